@@ -1,0 +1,1 @@
+"""The infrastructure side: one file per ComponentResource, and the stack's config model beside them."""

@@ -1,0 +1,1 @@
+"""The job side: what trains, how it is submitted, watched and stopped."""

@@ -1,0 +1,78 @@
+"""The one tree of errors that this project raises on purpose.
+
+RlstackError            exit code 1: something failed
+├── UsageError          exit code 2: the caller's input is wrong
+│   └── ConfigError     the stack's config or a recipe, with every problem in it
+├── DashboardError      the Ray dashboard
+│   ├── DashboardUnreachable
+│   ├── DashboardRefused
+│   ├── JobNotFound
+│   └── PackageTooLarge
+├── PortForwardError    the way to the dashboard
+├── RayJobError         the job itself: it failed or did not start
+├── WaitTimeout         a wait met its deadline
+└── TwinError           the twin (twin/)
+
+Every message says what happened to which object, what follows, and what to type next. No message carries a secret.
+"""
+
+from collections.abc import Sequence
+
+from jobs.problems import Problem
+
+
+class RlstackError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is the command line's."""
+
+    exit_code = 1
+
+
+class UsageError(RlstackError):
+    """The caller's input cannot be used as it stands."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A config or recipe with at least one error; the message lists all of them."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"{source} cannot be used; nothing was created or changed:\n{lines}")
+
+
+class DashboardError(RlstackError):
+    """The Ray dashboard did not do what was asked."""
+
+
+class DashboardUnreachable(DashboardError):
+    """No answer from the Ray dashboard within its deadline."""
+
+
+class DashboardRefused(DashboardError):
+    """The Ray dashboard answered with an error."""
+
+
+class JobNotFound(DashboardError):
+    """The Ray dashboard does not know the submission id."""
+
+
+class PackageTooLarge(DashboardError):
+    """The payload exceeds what the Ray dashboard accepts (100 MiB)."""
+
+
+class PortForwardError(RlstackError):
+    """No connection through the Kubernetes API server to the head service."""
+
+
+class RayJobError(RlstackError):
+    """The Ray job failed or did not start in time."""
+
+
+class WaitTimeout(RlstackError):
+    """A condition did not come true before its deadline."""
+
+
+class TwinError(RlstackError):
+    """The twin could not do its part."""
