@@ -1,6 +1,7 @@
 """The real Pulumi engine, driven over the program beside Pulumi.yaml, with the twin's providers on its PATH."""
 
 import fcntl
+import os
 import runpy
 import shutil
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from pulumi import automation
 
@@ -45,7 +47,7 @@ class Engine:
 
     def preview(self) -> dict[str, int]:
         """Show what `up` would do; return how many resources each operation takes."""
-        with self._open() as stack, _errors_told():
+        with self._open() as stack, _interrupts_reach_the_engine(), _errors_told():
             changes = stack.preview(on_output=_say, color="never").change_summary
             return {str(operation): count for operation, count in changes.items()}
 
@@ -54,22 +56,22 @@ class Engine:
 
         Missing programs are built meanwhile: the twin's cluster is "creating" until they are there.
         """
-        with self._open(build_aside=True) as stack, _errors_told():
+        with self._open(build_aside=True) as stack, _interrupts_reach_the_engine(), _errors_told():
             return _counts(stack.up(on_output=_say, color="never").summary)
 
     def refresh(self) -> dict[str, int]:
         """Read what is really there into the stack's state."""
-        with self._open() as stack, _errors_told():
+        with self._open() as stack, _interrupts_reach_the_engine(), _errors_told():
             return _counts(stack.refresh(on_output=_say, color="never").summary)
 
     def destroy(self) -> dict[str, int]:
         """Delete everything in the stack's state, without running the program."""
-        with self._open() as stack, _errors_told():
+        with self._open() as stack, _interrupts_reach_the_engine(), _errors_told():
             return _counts(stack.destroy(on_output=_say, color="never").summary)
 
     def set_secret(self, key: str, value: str) -> None:
         """Keep a secret of the stack, encrypted, in the engine's copy of its settings."""
-        with self._open() as stack, _errors_told():
+        with self._open() as stack, _interrupts_reach_the_engine(), _errors_told():
             stack.set_config(f"{PROJECT}:{key}", automation.ConfigValue(value=value, secret=True))
 
     @contextmanager
@@ -120,6 +122,34 @@ def _errors_told() -> Iterator[None]:
             message += f"; the first: {lines[0].strip()}"
         message += ". What was done before is kept: mend the cause and type the command again"
         raise EngineFailed(message) from error
+
+
+@contextmanager
+def _interrupts_reach_the_engine() -> Iterator[None]:
+    """On Ctrl-C or SIGTERM let the engine end in order: it finishes what is under way and writes its state.
+
+    A Ctrl-C at a terminal reaches the engine by itself, and a second one would make it drop everything.
+    """
+    received: list[int] = []
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        at_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if number != signal.SIGINT or not at_terminal:
+            for children in Path("/proc/self/task").glob("*/children"):
+                for pid in children.read_text().split():
+                    os.kill(int(pid), signal.SIGINT)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except EngineFailed:
+        if received:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ and what lives is in store.py. A real control plane is the one effect: it starts
 import asyncio
 import dataclasses
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -266,6 +267,7 @@ class GoogleCloud(Provider):
                     self._store.delete(pool.type, pool.id)
         self._store.delete(resource.type, resource.id)
         if resource.type == ResourceType.LUSTRE_INSTANCE:
+            await asyncio.to_thread(shutil.rmtree, self._state.lustre(resource.name), ignore_errors=True)
             self._hold_connection(resource)
         if resource.type == ResourceType.NODE_POOL:
             await self._followed(resource)

@@ -1,0 +1,121 @@
+"""A stack that meets trouble on its way up, on somebody else's network: each time one more `up` goes on from there."""
+
+import dataclasses
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.waiting import wait_until
+from tests.pipeline.twin_session import CLUSTER, TwinSession, twin_session
+from twin.cloud.store import Resource, ResourceType, Store
+
+pytestmark = pytest.mark.ray
+
+PROJECT = "rlstack-local"
+NETWORK = f"projects/{PROJECT}/global/networks/shared"
+SUBNET = f"projects/{PROJECT}/regions/us-east1/subnetworks/nodes"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinSession]:
+    with twin_session(tmp_path_factory.mktemp("faults"), speed="0") as running:
+        running.state.root.mkdir()
+        store = Store.open(running.state)
+        for row in _network_of_another_team():
+            store.put(row)
+        running.replace(
+            "network",
+            {
+                "source": "existing",
+                "network_name": "shared",
+                "subnet_name": "nodes",
+                "pods_range_name": "pods",
+                "services_range_name": "services",
+            },
+        )
+        running.edit("ray", head_start_timeout_s=40)
+        yield running
+
+
+def _network_of_another_team() -> list[Resource]:
+    ranges = [
+        {"rangeName": "pods", "ipCidrRange": "10.4.0.0/14"},
+        {"rangeName": "services", "ipCidrRange": "10.0.32.0/20"},
+    ]
+    return [
+        Resource(
+            type=ResourceType.NETWORK,
+            id=NETWORK,
+            name="shared",
+            project=PROJECT,
+            properties={"name": "shared", "project": PROJECT, "autoCreateSubnetworks": False, "mtu": 8896},
+        ),
+        Resource(
+            type=ResourceType.SUBNETWORK,
+            id=SUBNET,
+            name="nodes",
+            project=PROJECT,
+            properties={
+                "name": "nodes", "project": PROJECT, "region": "us-east1", "network": NETWORK,
+                "ipCidrRange": "192.168.0.0/18", "secondaryIpRanges": ranges,
+            },
+        ),
+    ]  # fmt: skip
+
+
+def test_a_preview_makes_no_network_where_one_is_adopted(session: TwinSession) -> None:
+    output = session.twin("preview")
+    assert "compute:Network network" in output
+    assert "compute:Network network-vpc create" not in output
+    assert "read" in next(line for line in output.splitlines() if "compute:Network " in line)
+
+
+def test_an_interrupted_up_goes_on_from_there(session: TwinSession) -> None:
+    session.edit("cluster", ray_operator=False)
+    process = session.start("twin", "up")
+    store = Store.open(session.state)
+    wait_until(
+        lambda: bool(store.list(ResourceType.LUSTRE_INSTANCE)) or None,
+        timeout_s=120, every_s=0.05, doing="the Lustre instance to be created",
+    )  # fmt: skip
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "Traceback" not in output
+
+
+def test_a_ray_operator_that_is_off_is_named_with_the_key_that_turns_it_on(session: TwinSession) -> None:
+    output = session.twin("up", code=1)
+    assert "Set cluster.ray_operator to true" in output
+    assert "Traceback" not in output
+    assert Store.open(session.state).list(ResourceType.CLUSTER)[0].name == CLUSTER
+
+
+def test_a_lustre_port_that_does_not_match_keeps_pods_from_starting_and_status_says_why(session: TwinSession) -> None:
+    session.edit("cluster", ray_operator=True)
+    session.twin("fault", "lustre-port")
+    assert "HeadPodReady" in session.twin("up", code=1)
+    assert "Is the MGS running?" in " ".join(session.twin("status").replace("│", " ").split())
+    session.twin("fault", "lustre-port", "--clear")
+
+
+def test_up_converges_once_the_causes_are_gone(session: TwinSession) -> None:
+    output = session.twin("up")
+    assert "error" not in output
+    assert session.output("job")["submission_id"].endswith("-a1")
+    assert set(session.changes("up")) == {"same"}
+
+
+def test_destroy_leaves_the_adopted_network_as_it_was(session: TwinSession) -> None:
+    session.twin("destroy")
+    store = Store.open(session.state)
+    left = {resource.id: resource for resource in store.list()}
+    assert {NETWORK, SUBNET} <= set(left)
+    assert {resource.type for resource in left.values()} <= {
+        ResourceType.NETWORK, ResourceType.SUBNETWORK, ResourceType.CONNECTION, ResourceType.GLOBAL_ADDRESS,
+    }  # fmt: skip
+    original = {row.id: row for row in _network_of_another_team()}
+    for id_ in (NETWORK, SUBNET):
+        assert dataclasses.asdict(left[id_])["properties"] == original[id_].properties
+    assert session.processes() == {}

@@ -1,0 +1,173 @@
+"""One twin for a row of tests: a state directory and settings of its own, the commands that people type, its end."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobs.waiting import wait_until
+from twin import environment
+from twin.cloud.durations import SPEED_VARIABLE
+from twin.cloud.store import Store
+from twin.kubernetes import cluster
+from twin.kubernetes.api import PODS, Manifest
+from twin.state import REPOSITORY, TwinState
+
+COMMAND_TIMEOUT_S = 600
+CLUSTER = "rlstack-local"
+
+
+@dataclass(frozen=True)
+class TwinSession:
+    """A twin and the directory of its settings."""
+
+    state: TwinState
+    settings: Path
+    speed: str
+
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start `python -m MODULE` in the settings' directory, as a client of the twin."""
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=self.settings,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self, module: str, *arguments: str, code: int = 0) -> str:
+        """Run it to its end; return what it printed, and fail unless it exits with `code`."""
+        process = self.start(module, *arguments)
+        try:
+            output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        assert process.returncode == code, output
+        return output
+
+    def twin(self, *arguments: str, code: int = 0) -> str:
+        """Run `python -m twin`."""
+        return self.run("twin", *arguments, code=code)
+
+    def changes(self, command: str) -> dict[str, int]:
+        """Run an engine's command; return what its last line counts."""
+        counts = next(
+            line.removeprefix(f"{command}: ")
+            for line in reversed(self.twin(command).splitlines())
+            if line.startswith(f"{command}: ")
+        )
+        return {each.partition(" ")[2]: int(each.partition(" ")[0]) for each in counts.split(", ")}
+
+    def environment(self) -> dict[str, str]:
+        """What the commands of this twin find in their environment."""
+        variables = {**os.environ, **environment.variables(self.state), SPEED_VARIABLE: self.speed}
+        return {**variables, "PYTHONPATH": str(REPOSITORY), "PULUMI_STACK": "local"}
+
+    def edit(self, section: str, **values: Any) -> None:
+        """Change keys of a section in Pulumi.local.yaml; a mapping is merged into the one that is there."""
+        file = self.settings / "Pulumi.local.yaml"
+        settings = yaml.safe_load(file.read_text())
+        target = settings["config"].setdefault(f"rlstack:{section}", {})
+        for key, value in values.items():
+            target[key] = {**target.get(key, {}), **value} if isinstance(value, dict) else value
+        file.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+    def replace(self, section: str, value: dict[str, Any]) -> None:
+        """Put another section in place of one in Pulumi.local.yaml."""
+        file = self.settings / "Pulumi.local.yaml"
+        settings = yaml.safe_load(file.read_text())
+        settings["config"][f"rlstack:{section}"] = value
+        file.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+    def output(self, name: str) -> Any:
+        """Read one output of the stack, as `python -m jobs` does."""
+        pulumi = ["pulumi", "stack", "output", "--json", "--stack", "local", name]
+        done = subprocess.run(
+            pulumi, cwd=self.settings, env=self.environment(), capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    def pods(self, node_type: str) -> list[Manifest]:
+        """List the cluster's Ray pods of one type, head or worker."""
+        api = cluster.client(self.state, CLUSTER)
+        try:
+            return [pod for pod in api.list(PODS) if pod["metadata"]["labels"].get("ray.io/node-type") == node_type]
+        finally:
+            api.close()
+
+    def checkpoint(self, step: int) -> Path:
+        """Where a checkpoint of the run lies on the twin's Lustre."""
+        return self.state.lustre(CLUSTER) / "local" / "grpo-cpu" / "checkpoints" / f"step_{step}"
+
+    def wait_for_checkpoint(self, step: int) -> None:
+        """Wait until a checkpoint is there."""
+        wait_until(
+            lambda: self.checkpoint(step).exists() or None, timeout_s=120, every_s=0.1, doing=f"step_{step} to be saved"
+        )
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of the living processes that know this twin's state directory."""
+        root = str(self.state.root).encode()
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if any(root in (entry / file).read_bytes() for file in ("cmdline", "environ", "mountinfo")):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def listening_addresses(self) -> set[str]:
+        """Addresses on which the twin's processes in the host's own network namespace listen."""
+        own = Path("/proc/self/ns/net").readlink()
+        inodes = set()
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/ns/net").readlink() != own:
+                    continue
+                for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+        found = set()
+        for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and fields[9] in inodes:  # LISTEN
+                    raw = bytes.fromhex(fields[1].partition(":")[0])
+                    words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
+                    found.add(socket.inet_ntop(family, words))
+        return found
+
+
+@contextmanager
+def twin_session(directory: Path, *, speed: str) -> Iterator[TwinSession]:
+    """Make a twin with the shipped local stack; at the end nothing of it is left running, whatever happened."""
+    settings = directory / "settings"
+    settings.mkdir()
+    for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
+        (settings / name).write_bytes((REPOSITORY / name).read_bytes())
+    session = TwinSession(TwinState(directory / "state"), settings, speed)
+    try:
+        yield session
+    finally:
+        cluster.stop_all(session.state)
+        for pid in session.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def refusals(session: TwinSession) -> list[str]:
+    """What the simulated Google refused so far."""
+    return [event.text for event in Store.open(session.state).events_since() if event.kind == "Google refused"]
