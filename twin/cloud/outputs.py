@@ -57,6 +57,12 @@ def id_and_name(type_: str, given: Mapping[str, Any], urn_name: str) -> tuple[st
     return f"projects/{given['project']}/{kind[0].lower()}{kind[1:]}s/{number}", urn_name
 
 
+def unplaced(type_: str, given: Mapping[str, Any]) -> list[str]:
+    """Return which of project, region and location a resource's id has and nothing tells."""
+    template = _IDS[ResourceType(type_)] if type_ in _IDS else ""
+    return [key for key in ("project", "region", "location") if f"{{{key}}}" in template and key not in given]
+
+
 def computed(store: Store, resource: Resource) -> dict[str, Any]:
     """Return what the service adds to a new resource's properties, but for a cluster's endpoints."""
     rule = _COMPUTED.get(resource.type)
@@ -115,9 +121,10 @@ def _lustre(store: Store, resource: Resource) -> dict[str, Any]:
         for each in store.list(ResourceType.GLOBAL_ADDRESS)
         if each.name in connection.properties["reservedPeeringRanges"]
     ]
-    others = len(store.list(ResourceType.LUSTRE_INSTANCE)) - 1
+    taken = {each.properties.get("mountPoint", "").partition("@")[0] for each in store.list(resource.type)}
+    free = next(address for range_ in ranges for address in range_.hosts() if str(address) not in taken)
     return {
-        "mountPoint": f"{ranges[0][2 + max(others, 0)]}@tcp:/{resource.properties['filesystem']}",
+        "mountPoint": f"{free}@tcp:/{resource.properties['filesystem']}",
         "name": resource.id,
         "state": "ACTIVE",
         "createTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

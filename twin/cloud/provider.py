@@ -97,6 +97,8 @@ class GoogleCloud(Provider):
         self._store = Store.open(state)
         self._cancelled = asyncio.Event()
         self._defaults: dict[str, str] = {}
+        # Resources that this engine has spoken of, so has in its state: type and id.
+        self._mentioned: set[tuple[str, str]] = set()
 
     async def cancel(self) -> None:
         """End all waits: the engine was told to stop."""
@@ -107,7 +109,8 @@ class GoogleCloud(Provider):
         return CheckResponse(inputs=request.new_inputs)
 
     async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
-        """Remember project, region and zone."""
+        """Remember project, region and zone; put right what a killed engine left half done."""
+        await self._put_right()
         given = plain_map(request.args)
         self._defaults = {key: given[key] for key in ("project", "region", "zone") if key in given}
         return ConfigureResponse(
@@ -121,6 +124,10 @@ class GoogleCloud(Provider):
         if "name" not in given and declared.properties.get("name", None) and declared.properties["name"].required:
             given["name"] = old.get("name") or f"{request.name}-{secrets.token_hex(4)[:7]}"
         failures = schema.check(declared, given)
+        failures += [
+            schema.Failure(path=key, reason="is neither set here nor in the provider's settings")
+            for key in outputs.unplaced(_type(request), self._with_defaults(declared, given))
+        ]
         return CheckResponse(
             inputs=wrap_map(given, secret_keys(request.new_inputs)),
             failures=[CheckFailure(failure.path, failure.reason) for failure in failures],
@@ -128,6 +135,7 @@ class GoogleCloud(Provider):
 
     async def diff(self, request: DiffRequest) -> DiffResponse:
         """Say what an edit changes, and whether it makes the resource anew."""
+        self._mention(request)
         declared = _schema(_type(request))
         old, given = plain_map(request.old_state), plain_map(request.new_inputs)
         new = schema.planned(declared.properties, old, self._with_defaults(declared, given))
@@ -163,13 +171,14 @@ class GoogleCloud(Provider):
         id_, name = outputs.id_and_name(_type(request), values, request.name)
         resource = Resource(
             type=_type(request), id=id_, name=name, project=values.get("project", self._defaults.get("project", "")),
-            properties=values, state=ResourceState.CREATING, owner=own_identity(),
+            properties=values, state=ResourceState.CREATING, hidden={"urn": request.urn}, owner=own_identity(),
         )  # fmt: skip
-        await self._roll_back_abandoned()
         self._fail_once()
         rules.refuse_create(self._store, resource)
-        if self._store.insert(resource) is None:
-            raise ApiRefusal(409, "alreadyExists", f"The resource '{id_}' already exists")
+        taken = self._store.get(resource.type, id_)
+        if taken is not None and not self._lost(taken, request.urn):
+            raise ApiRefusal(409, "alreadyExists", f"The resource '{id_}' already exists. Import it or choose a name")
+        self._store.put(resource)
         try:
             await self._wait(_type(request), "create")
             made = await self._bring_up(resource)
@@ -178,11 +187,14 @@ class GoogleCloud(Provider):
             raise HalfMade(str(broken), id_=id_, properties=values, inputs=inputs) from broken
         except BaseException:
             self._store.delete(resource.type, resource.id)
+            if resource.type == ResourceType.CLUSTER:
+                await asyncio.to_thread(self._control_plane.delete, self._state, resource.name)
             raise
         return CreateResponse(resource_id=id_, properties=wrap_map(made.properties, secret))
 
     async def read(self, request: ReadRequest) -> ReadResponse:
         """Say what is there now: for a refresh, an import, or a program that looks a resource up."""
+        self._mention(request)
         found = self._find(_type(request), request.resource_id)
         if found is None:
             return ReadResponse(resource_id="", properties={}, inputs={})
@@ -237,8 +249,14 @@ class GoogleCloud(Provider):
                 "REMOVE_PEERING", found.name, "the peering was removed, so that its network can go; nothing is left"
             )
         self._store.put(dataclasses.replace(found, state=ResourceState.DELETING, owner=own_identity()))
-        await self._wait(_type(request), "delete")
+        try:
+            await self._wait(_type(request), "delete")
+        except BaseException:
+            self._store.put(found)
+            raise
         await self._take_down(found)
+        if found.type == ResourceType.NODE_POOL:
+            await self._followed(found)
 
     async def _bring_up(self, resource: Resource) -> Resource:
         """Do what a create comes to when its time has passed; return the resource as it is then."""
@@ -269,8 +287,6 @@ class GoogleCloud(Provider):
         if resource.type == ResourceType.LUSTRE_INSTANCE:
             await asyncio.to_thread(shutil.rmtree, self._state.lustre(resource.name), ignore_errors=True)
             self._hold_connection(resource)
-        if resource.type == ResourceType.NODE_POOL:
-            await self._followed(resource)
 
     def _hold_connection(self, instance: Resource) -> None:
         """Let the producer hold the connection for a while after its last instance is gone."""
@@ -286,11 +302,20 @@ class GoogleCloud(Provider):
             self._store.put(dataclasses.replace(connection, hidden=hidden))
         raise ConnectionInUse(connection.name)
 
-    async def _roll_back_abandoned(self) -> None:
-        """Forget what a killed engine had not finished: its next run makes it again."""
+    async def _put_right(self) -> None:
+        """End what a killed engine had not finished: what was half made goes, all else is as it was before."""
         for each in self._store.list():
             if each.abandoned and each.state is ResourceState.CREATING:
                 await self._take_down(each)
+            elif each.abandoned:
+                self._store.put(dataclasses.replace(each, state=ResourceState.ACTIVE, owner=None))
+
+    def _mention(self, request: DiffRequest | ReadRequest) -> None:
+        self._mentioned.add((_type(request), request.resource_id))
+
+    def _lost(self, taken: Resource, urn: str) -> bool:
+        """Whether the engine cannot know of a resource: it was made for it, but it died before the answer came."""
+        return taken.hidden.get("urn") == urn and (taken.type, taken.id) not in self._mentioned
 
     async def _followed(self, resource: Resource) -> None:
         """Wait until the cluster's agent has followed this write of a cluster or a pool."""

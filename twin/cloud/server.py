@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,6 +18,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 from jobs.errors import RlstackError
 from twin.cloud.values import wrap_map
 
+PARENT_EVERY_S = 1.0
 _METHODS = ("CheckConfig", "Configure", "Check", "Diff", "Create", "Read", "Update", "Delete", "Invoke")
 
 
@@ -77,8 +79,15 @@ for _name in _METHODS:
     setattr(TwinServicer, _name, _telling(getattr(ProviderServicer, _name)))
 
 
+async def _orphaned() -> None:
+    """Wait until the engine that started this process is gone: one that is killed ends no provider."""
+    engine = os.getppid()
+    while os.getppid() == engine:  # noqa: ASYNC110 - the system tells nobody when a parent dies
+        await asyncio.sleep(PARENT_EVERY_S)
+
+
 def serve(version: str, provider: Provider) -> None:
-    """Serve a provider to the engine that started this process, until it is ended."""
+    """Serve a provider to the engine that started this process, until it is gone."""
 
     async def run() -> None:
         server = grpc.aio.server(options=_GRPC_CHANNEL_OPTIONS)
@@ -87,7 +96,9 @@ def serve(version: str, provider: Provider) -> None:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         print(port, flush=True)
-        await server.wait_for_termination()
+        await _orphaned()
+        await provider.cancel()
+        await server.stop(grace=None)
 
     try:
         asyncio.run(run())
