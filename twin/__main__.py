@@ -8,7 +8,7 @@ from pathlib import Path
 from jobs.errors import RlstackError, UsageError
 from twin import environment, status
 from twin.cloud.faults import FAULTS
-from twin.cloud.store import Store
+from twin.cloud.store import ResourceType, Store
 from twin.engine import Engine
 from twin.kubernetes import cluster
 from twin.state import TwinState
@@ -61,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "show the simulated project, its clusters and pods, and what Google refused")
     command("env", _env, 'print the environment of the twin: eval "$(python -m twin env)"')
     command("stop", _stop, "stop every process of the twin and keep its data; up starts them again")
+    preempt = command("preempt", _preempt, "take Spot machines away, without grace for what runs there")
+    preempt.add_argument("--nodes", type=int, default=1, metavar="N", help="how many (default: 1)")
     fault = command("fault", _fault, "make something go wrong; without a name, list what can")
     fault.add_argument("name", nargs="?", choices=sorted(FAULTS))
     fault.add_argument("--clear", action="store_true", help="end the fault")
@@ -109,6 +111,23 @@ def _env(_: argparse.Namespace) -> None:
     state = TwinState.from_environment()
     environment.prepare(state)
     print(environment.exports(state))
+
+
+def _preempt(options: argparse.Namespace) -> None:
+    state = TwinState.from_environment()
+    running = [
+        (each.name, node)
+        for each in Store.open(state).list(ResourceType.CLUSTER)
+        for node in cluster.spot_nodes(state, each.name)
+    ]
+    if not 0 < options.nodes <= len(running):
+        message = (
+            f"--nodes {options.nodes}: the twin has {len(running)} Spot machines now, so none was taken. Give 1 to "
+        )
+        raise UsageError(f"{message}{len(running)}, or wait until pods have asked for machines: python -m twin status")
+    for name, node in running[: options.nodes]:
+        cluster.preempt(state, name, node)
+        print(f"preempted {node} of cluster {name}")
 
 
 def _stop(_: argparse.Namespace) -> None:

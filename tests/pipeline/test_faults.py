@@ -64,6 +64,10 @@ def _network_of_another_team() -> list[Resource]:
     ]  # fmt: skip
 
 
+def test_more_machines_than_there_are_cannot_be_preempted(session: TwinSession) -> None:
+    assert "the twin has 0 Spot machines now" in session.twin("preempt", code=2)
+
+
 def test_a_preview_makes_no_network_where_one_is_adopted(session: TwinSession) -> None:
     output = session.twin("preview")
     assert "compute:Network network" in output

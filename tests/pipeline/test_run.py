@@ -15,7 +15,6 @@ from jobs.stack_dashboard import open_stack_dashboard
 from jobs.stack_outputs import StackOutputs
 from tests.pipeline.twin_session import CLUSTER, TwinSession, refusals, twin_session
 from twin.cloud.store import Store
-from twin.kubernetes import cluster
 
 pytestmark = pytest.mark.ray
 
@@ -93,8 +92,7 @@ def test_more_steps_replace_only_the_job_which_resumes_and_survives_a_lost_node(
     assert "up: 1 replace, 43 same" in output
     assert CANARY not in output
     session.wait_for_checkpoint(44)
-    victim = session.pods("worker")[0]["spec"]["nodeName"]
-    cluster.preempt(session.state, CLUSTER, victim)
+    assert "preempted gke-" in session.twin("preempt", "--nodes", "1")
     watched = session.run("jobs", "watch", "--stack", "local")
     assert "resuming from step_40" in watched
     assert "SUCCEEDED" in watched

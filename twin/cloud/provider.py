@@ -9,7 +9,7 @@ import dataclasses
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from pulumi.provider.experimental.provider import (
@@ -374,10 +374,12 @@ def _schema(type_: str) -> ResourceSchema:
 
 
 def _merged(properties: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    merge: Callable[[Any, Any], Any] = lambda old, new: (  # noqa: E731
-        _merged(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
-    )
-    return {**properties, **{key: merge(properties.get(key), value) for key, value in added.items()}}
+    """Return `properties` with `added` laid over them, block by block."""
+    result = dict(properties)
+    for key, value in added.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
 
 
 if __name__ == "__main__":

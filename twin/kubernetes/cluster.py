@@ -23,6 +23,7 @@ from twin.cloud.durations import SPEED_VARIABLE
 from twin.cloud.store import ProcessIdentity, Store
 from twin.kubernetes import kwok
 from twin.kubernetes.api import NODES, ApiClient
+from twin.kubernetes.nodes import SPOT_LABEL
 from twin.kubernetes.processes import end, wait_until
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 from twin.toolchain import tool_path
@@ -180,6 +181,16 @@ def delete(state: TwinState, name: str) -> None:
         # An agent removes what its pods kept, unless it was killed.
         shutil.rmtree(state.pod("x", "x").parents[1], ignore_errors=True)
     ensure_ca_bundle(state)
+
+
+def spot_nodes(state: TwinState, name: str) -> list[str]:
+    """Name the Spot machines that a cluster has now."""
+    api = client(state, name)
+    try:
+        nodes = [node["metadata"] for node in api.list(NODES)]
+    finally:
+        api.close()
+    return [node["name"] for node in nodes if node["labels"].get(SPOT_LABEL) == "true"]
 
 
 def preempt(state: TwinState, name: str, node: str) -> None:
