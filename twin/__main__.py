@@ -122,9 +122,10 @@ def _preempt(options: argparse.Namespace) -> None:
     ]
     if not 0 < options.nodes <= len(running):
         message = (
-            f"--nodes {options.nodes}: the twin has {len(running)} Spot machines now, so none was taken. Give 1 to "
+            f"--nodes {options.nodes}: the twin has {len(running)} Spot machines now, so none was taken. Ask for no "
         )
-        raise UsageError(f"{message}{len(running)}, or wait until pods have asked for machines: python -m twin status")
+        message += "more than it has, or wait until pods have asked for machines: python -m twin status"
+        raise UsageError(message)
     for name, node in running[: options.nodes]:
         cluster.preempt(state, name, node)
         print(f"preempted {node} of cluster {name}")
