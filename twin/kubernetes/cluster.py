@@ -33,6 +33,7 @@ START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
 
 _KWOKCTL_NAME = "gke"
+_COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller")
 _BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 AGENT = "agent"
 _AGENT_VARIABLES = ("XDG_CACHE_HOME", SPEED_VARIABLE)
@@ -141,8 +142,11 @@ def ensure_running(state: TwinState, name: str) -> None:
             f"the data of cluster {name} is gone from {files.root}, so it cannot start. "
             "Type: python -m twin refresh, then python -m twin up"
         )
-    # kwokctl takes a living pid for its own component; after a reboot it may be anyone's.
     recorded = {process.name: process.identity for process in Store.open(state).processes()}
+    living = {process for process, identity in recorded.items() if identity.alive}
+    if living >= {process_name(name, program) for program in (*_COMPONENTS, AGENT)}:
+        return
+    # kwokctl takes a living pid for its own component; after a reboot it may be anyone's.
     for pid_file in (files.kwokctl / "pids").glob("*.pid"):
         identity = recorded.get(process_name(name, pid_file.stem))
         if identity is None or not identity.alive or str(identity.pid) != pid_file.read_text():
