@@ -85,7 +85,8 @@ def _up(options: argparse.Namespace) -> None:
 
 
 def _refresh(options: argparse.Namespace) -> None:
-    _tell("refresh", _engine(options).refresh())
+    with status.events_told(TwinState.from_environment()):
+        _tell("refresh", _engine(options).refresh())
 
 
 def _destroy(options: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ import yaml
 
 from jobs.errors import RlstackError, TwinError
 from twin.cloud.durations import SPEED_VARIABLE
-from twin.cloud.store import ProcessIdentity, Store
+from twin.cloud.store import ProcessIdentity, ResourceType, Store
 from twin.kubernetes import kwok
 from twin.kubernetes.api import NODES, ApiClient
 from twin.kubernetes.nodes import SPOT_LABEL
@@ -138,10 +138,8 @@ def ensure_running(state: TwinState, name: str) -> None:
     """
     files = ClusterFiles(state.cluster(name))
     if not files.kubeconfig.exists():
-        raise TwinError(
-            f"the data of cluster {name} is gone from {files.root}, so it cannot start. "
-            "Type: python -m twin refresh, then python -m twin up"
-        )
+        _count_as_deleted(state, name)
+        return
     recorded = {process.name: process.identity for process in Store.open(state).processes()}
     living = {process for process, identity in recorded.items() if identity.alive}
     if living >= {process_name(name, program) for program in (*_COMPONENTS, AGENT)}:
@@ -155,6 +153,24 @@ def ensure_running(state: TwinState, name: str) -> None:
     _record(state, name)
     ensure_ca_bundle(state)
     _start_agent(state, name)
+
+
+def _count_as_deleted(state: TwinState, name: str) -> None:
+    """Forget a cluster whose data somebody removed, as if it had been deleted in the console: the engine can cope."""
+    stop(state, name)
+    store = Store.open(state)
+    lost = [each for each in store.list(ResourceType.CLUSTER) if each.name == name]
+    pools = [
+        pool
+        for pool in store.list(ResourceType.NODE_POOL)
+        if any(pool.properties["cluster"] == each.id for each in lost)
+    ]
+    for resource in (*lost, *pools):
+        store.delete(resource.type, resource.id)
+    text = (
+        f"its data is gone from {state.cluster(name)}, so it counts as deleted. Type: python -m twin refresh, then up"
+    )
+    store.add_event("ClusterLost", name, text)
 
 
 def stop(state: TwinState, name: str) -> None:
