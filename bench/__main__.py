@@ -26,15 +26,14 @@ from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 PREVIEWS = 5
 MEMORY_EVERY_S = 1.0
 FLOOR = REPOSITORY / "bench" / "floor"
-# The floor program under the engine, as the twin runs the stack's.
-RUN_FLOOR = """
+# A program under the engine as the twin runs it, without the rest of the twin's command line.
+PREVIEW = """
 import runpy, sys
 from pulumi import automation
 sys.path.insert(0, {repository!r})
-stack = automation.create_or_select_stack("floor", project_name="rlstack",
+automation.create_or_select_stack({stack!r}, project_name="rlstack",
     program=lambda: runpy.run_path({program!r}, run_name="__main__"),
-    opts=automation.LocalWorkspaceOptions(work_dir={workspace!r}))
-stack.preview()
+    opts=automation.LocalWorkspaceOptions(work_dir={workspace!r})).preview()
 """
 
 
@@ -61,17 +60,20 @@ def preview_of_dev(state: TwinState) -> None:
     """Compare previews of the cloud's stack with those of the floor program."""
     output = quiet([sys.executable, "-m", "twin", "preview", "--stack", "dev"])
     resources = int(next(line for line in output.splitlines() if line.startswith("preview: ")).split()[1])
-    settings.copy_settings(state, "dev", FLOOR)
-    workspace = state.workspace("dev")
-    (workspace / "Pulumi.dev.yaml").rename(workspace / "Pulumi.floor.yaml")
     os.environ.update(environment.variables(state))
-    names = {"repository": str(REPOSITORY), "program": str(FLOOR / "__main__.py"), "workspace": str(workspace)}
-    floor_program = [sys.executable, "-c", RUN_FLOOR.format(**names)]
-    floor = median(lambda: quiet(floor_program))
-    whole = median(lambda: quiet([sys.executable, "-m", "twin", "preview", "--stack", "dev"]))
+    floor = median_preview(state, "floor", FLOOR)
+    whole = median_preview(state, "dev", REPOSITORY)
     show(f"preview of dev ({resources} resources), median of {PREVIEWS}", whole, "s")
     show(f"preview of the floor program, median of {PREVIEWS}", floor, "s")
     show("preview of dev, per resource above the floor", 1000 * (whole - floor) / resources, "ms")
+
+
+def median_preview(state: TwinState, stack: str, directory: Path) -> float:
+    """Return the median seconds of previews of the program and the stack's settings in a directory."""
+    settings.copy_settings(state, stack, directory)
+    names = {"repository": str(REPOSITORY), "program": str(directory / "__main__.py"), "stack": stack}
+    program = PREVIEW.format(**names, workspace=str(state.workspace(stack)))
+    return sorted(seconds(lambda: quiet([sys.executable, "-c", program])) for _ in range(PREVIEWS))[PREVIEWS // 2]
 
 
 class Peak:
@@ -122,11 +124,6 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.monotonic()
     work()
     return time.monotonic() - started
-
-
-def median(work: Callable[[], object]) -> float:
-    """Return the median seconds of several runs."""
-    return sorted(seconds(work) for _ in range(PREVIEWS))[PREVIEWS // 2]
 
 
 def show(what: str, value: float, unit: str) -> None:
