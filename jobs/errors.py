@@ -9,6 +9,7 @@ RlstackError            exit code 1: something failed
 │   ├── JobNotFound
 │   └── PackageTooLarge
 ├── PortForwardError    the way to the dashboard
+├── HeadExecError       a command in the head pod
 ├── RayJobError         the job itself: it failed or did not start
 ├── WaitTimeout         a wait met its deadline
 └── TwinError           the twin (twin/)
@@ -64,6 +65,10 @@ class PackageTooLarge(DashboardError):
 
 class PortForwardError(RlstackError):
     """No connection through the Kubernetes API server to the head service."""
+
+
+class HeadExecError(RlstackError):
+    """A command in the head pod could not be run, or failed."""
 
 
 class RayJobError(RlstackError):

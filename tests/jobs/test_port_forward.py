@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobs.errors import PortForwardError, UsageError
-from jobs.port_forward import _with_files, open_dashboard, parse_kubeconfig
+from jobs.kubernetes_api import _with_files, parse_kubeconfig
+from jobs.port_forward import open_dashboard
 
 USER = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-plugin"}}
 
