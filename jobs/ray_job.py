@@ -31,8 +31,10 @@ from jobs.errors import (
     JobNotFound,
     PortForwardError,
     RayJobError,
+    RlstackError,
     WaitTimeout,
 )
+from jobs.planned_stop import RunOnHead, may_discard_work, stop_saved
 from jobs.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ PAYLOAD = Path(__file__).with_name("payload")
 _CONNECT_TIMEOUT_S = 120.0
 _READ_CONNECT_TIMEOUT_S = 30.0
 _DELETE_CONNECT_TIMEOUT_S = 20.0
-_STOP_TIMEOUT_S = 40.0  # with the connection, a delete ends within 60 s
 _EVERY_S = 2.0
 _LOG_LINES = 40
 _MAX_TAKEN_IDS = 5
@@ -51,7 +52,15 @@ _MAX_TAKEN_IDS = 5
 # What a change of makes another job of it; with `identity_of`, the whole definition.
 _IDENTITY_KEYS = ("job_name", "entrypoint", "run_dir", "checkpoint_dir")
 _REPLACE_KEYS = (*_IDENTITY_KEYS, "ray_cluster", "ray_cluster_uid")
-_ECHO_KEYS = ("kubeconfig", "namespace", "head_service", "start_timeout_s", "metadata")
+_ECHO_KEYS = (
+    "kubeconfig",
+    "namespace",
+    "head_service",
+    "start_timeout_s",
+    "stop_timeout_s",
+    "protect_unsaved_work",
+    "metadata",
+)
 _RESUBMIT_STATUSES = ("FAILED", "STOPPED")
 
 
@@ -70,6 +79,9 @@ class RayJobArgs:
         ray_cluster: name of the RayCluster.
         ray_cluster_uid: its uid; a RayCluster made anew has another.
         start_timeout_s: seconds for the submitted job to leave PENDING.
+        stop_timeout_s: seconds for a run that must end to reach its next checkpoint.
+        protect_unsaved_work: whether a run that reaches none in that time goes on, and the command fails; else it is
+            stopped, and the steps since its newest checkpoint are lost.
         metadata: stored with the job, in the clear.
     """
 
@@ -83,6 +95,8 @@ class RayJobArgs:
     ray_cluster: pulumi.Input[str]
     ray_cluster_uid: pulumi.Input[str]
     start_timeout_s: pulumi.Input[int] = 600
+    stop_timeout_s: pulumi.Input[int] = 1800
+    protect_unsaved_work: pulumi.Input[bool] = False
     metadata: pulumi.Input[dict[str, str]] = field(default_factory=dict)
 
 
@@ -101,7 +115,16 @@ class RayJobSpec(BaseModel):
     ray_cluster: str
     ray_cluster_uid: str
     start_timeout_s: int
+    stop_timeout_s: int = 1800
+    protect_unsaved_work: bool = False
     metadata: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def run(self) -> RunOnHead:
+        """Where the run can be spoken to."""
+        return RunOnHead(
+            kubeconfig=self.kubeconfig, namespace=self.namespace, ray_cluster=self.ray_cluster, run_dir=self.run_dir
+        )
 
 
 class RayJobState(RayJobSpec):
@@ -181,15 +204,9 @@ def _adoptable(job: "Job", spec: RayJobSpec) -> bool:
     return not job.status.is_final and job.metadata.get("ray_cluster_uid") == spec.ray_cluster_uid
 
 
-def _stop(dashboard: "Dashboard", submission_id: str) -> None:
-    """Stop a job and wait until Ray says that it has ended."""
-    if dashboard.stop(submission_id):
-        wait_until(
-            lambda: dashboard.get_final(submission_id),
-            timeout_s=_STOP_TIMEOUT_S,
-            every_s=_EVERY_S,
-            doing=f"Ray job {submission_id} to stop",
-        )
+def _stop(dashboard: "Dashboard", submission_id: str, spec: RayJobSpec) -> None:
+    is_protected = spec.protect_unsaved_work and not may_discard_work(spec.job_name)
+    stop_saved(dashboard, submission_id, spec.run, timeout_s=spec.stop_timeout_s, is_protected=is_protected)
 
 
 def _submit(dashboard: "Dashboard", spec: RayJobSpec, attempt: int) -> str:
@@ -228,7 +245,8 @@ def submit_or_adopt(dashboard: "Dashboard", spec: RayJobSpec) -> "Job":
     """Make sure that the job that the spec asks for runs or has succeeded, and no other of its name.
 
     Raises:
-        RayJobError: it failed, was stopped, or stays PENDING beyond `start_timeout_s`.
+        RayJobError: it failed, was stopped, or stays PENDING beyond `start_timeout_s`; or another job of its name
+            has work that could not be saved.
         DashboardError: the dashboard did not do its part.
         WaitTimeout: another job of the same name did not stop.
     """
@@ -241,7 +259,7 @@ def submit_or_adopt(dashboard: "Dashboard", spec: RayJobSpec) -> "Job":
     for job in jobs:
         if job.submission_id != adopted and not job.status.is_final:
             print(f"Stopping Ray job {job.submission_id}: {spec.job_name} is to run as described now")
-            _stop(dashboard, job.submission_id)
+            _stop(dashboard, job.submission_id, spec)
     submission_id = adopted or _submit(dashboard, spec, _attempt(jobs[0]) + 1 if jobs else 1)
     return _wait_for_start(dashboard, spec, submission_id)
 
@@ -318,13 +336,29 @@ class RayJobProvider(ResourceProvider):
             status = state.status
         return ReadResult(id_, {**props, "status": status})
 
-    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Replace what is another job, or one that ended without success; an unknown value counts as another."""
+    def diff(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Replace what is another job, or one that ended without success; an unknown value counts as another.
+
+        A job that should be running is looked at, so that after a lost head one `up` is enough.
+        """
         replaces = [key for key in _REPLACE_KEYS if olds.get(key) != news.get(key)]
-        if olds.get("status") in _RESUBMIT_STATUSES:
+        if not replaces and self._has_ended_early(id_, RayJobState.model_validate(olds)):
             replaces.append("status")
         echoes = [key for key in _ECHO_KEYS if olds.get(key) != news.get(key)]
         return DiffResult(changes=bool(replaces or echoes), replaces=replaces, delete_before_replace=True)
+
+    def _has_ended_early(self, id_: str, state: RayJobState) -> bool:
+        """Whether a job has to be submitted again; one that cannot be looked at is left as it is."""
+        status = state.status
+        if status in {"PENDING", "RUNNING"}:
+            try:
+                with connect(state, timeout_s=_READ_CONNECT_TIMEOUT_S) as dashboard:
+                    status = str(dashboard.get_job(id_).status)
+            except JobNotFound:
+                return True
+            except RlstackError as error:
+                print(f"warning: whether Ray job {id_} still runs is not known: {error}")
+        return status in _RESUBMIT_STATUSES
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
         """Take over inputs that the running job does not depend on."""
@@ -332,10 +366,10 @@ class RayJobProvider(ResourceProvider):
         return UpdateResult({**{key: value for key, value in news.items() if key != "__provider"}, **own})
 
     def delete(self, id_: str, props: dict[str, Any]) -> None:
-        """Stop the job; one that is gone, or cannot be reached any more, counts as stopped."""
+        """Stop the job after a checkpoint; one that is gone, or cannot be reached any more, counts as stopped."""
         spec = RayJobSpec.model_validate(props)
         try:
             with connect(spec, timeout_s=_DELETE_CONNECT_TIMEOUT_S) as dashboard:
-                _stop(dashboard, id_)
+                _stop(dashboard, id_, spec)
         except (DashboardUnreachable, JobNotFound, PortForwardError) as error:
             print(f"Ray job {id_} is taken for stopped: {error}")

@@ -1,19 +1,24 @@
-"""`python -m jobs stop`: stops the job now; what was trained since the newest checkpoint is lost."""
+"""`python -m jobs stop`: ends the run after its next checkpoint, or now."""
 
 import argparse
 
+from jobs.errors import HeadExecError, WaitTimeout
+from jobs.planned_stop import RunOnHead, kill, wait_for_end
 from jobs.stack_dashboard import open_stack_dashboard
 from jobs.stack_outputs import read_stack_outputs
-from jobs.waiting import wait_until
 
-_TIMEOUT_S = 60.0
-_EVERY_S = 1.0
+# The supervisor gives the trainer half a minute and the release of the workers as much.
+_NOW_TIMEOUT_S = 90.0
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser("stop", help="stop the job now; `up` resumes it from its newest checkpoint")
+    parser = subparsers.add_parser("stop", help="stop the run after its next checkpoint; `up` goes on from there")
     parser.add_argument("--stack", metavar="STACK", required=True, help="the stack whose job it is")
+    parser.add_argument("--now", action="store_true", help="do not wait: steps since the newest checkpoint are lost")
+    parser.add_argument(
+        "--timeout-s", type=float, default=3600.0, metavar="S", help="seconds to wait for the checkpoint (3600)"
+    )
     parser.set_defaults(run=run)
 
 
@@ -24,17 +29,33 @@ def run(args: argparse.Namespace) -> int:
         UsageError: the stack cannot be read.
         DashboardError: the dashboard cannot be reached, or does not know the job.
         PortForwardError: there is no way to the dashboard.
+        HeadExecError: the run cannot be asked to stop after a checkpoint.
         WaitTimeout: the job goes on.
     """
     outputs = read_stack_outputs(args.stack)
     submission_id = outputs.job.submission_id
+    run_on_head = RunOnHead(
+        kubeconfig=outputs.kubeconfig,
+        namespace=outputs.ray.namespace,
+        ray_cluster=outputs.ray.cluster,
+        run_dir=outputs.job.run_dir,
+    )
     with open_stack_dashboard(outputs) as dashboard:
-        dashboard.stop(submission_id)
-        job = wait_until(
-            lambda: dashboard.get_final(submission_id),
-            timeout_s=_TIMEOUT_S,
-            every_s=_EVERY_S,
-            doing=f"Ray job {submission_id} to stop",
-        )
-    print(f"{submission_id}: {job.status}. `refresh` and `up` submit it again, from its newest checkpoint")
+        job = dashboard.get_job(submission_id)
+        if not job.status.is_final and args.now:
+            try:
+                # By the supervisor, which gives the GPUs back; Ray alone would leave them.
+                run_on_head.request("stop_now")
+                job = wait_for_end(dashboard, submission_id, timeout_s=_NOW_TIMEOUT_S, doing="stop")
+            except (HeadExecError, WaitTimeout) as error:
+                print(f"{error}. Ray is told to stop it")
+                job = kill(dashboard, submission_id)
+        elif not job.status.is_final:
+            run_on_head.request("stop_after_checkpoint")
+            print(f"{submission_id} stops after its next checkpoint")
+            job = wait_for_end(
+                dashboard, submission_id, timeout_s=args.timeout_s, doing="end after its next checkpoint"
+            )
+    resumes = "" if job.status == "SUCCEEDED" else ". `up` submits it again, from its newest checkpoint"
+    print(f"{submission_id}: {job.status}{resumes}")
     return 0

@@ -1,6 +1,8 @@
 """A Ray dashboard in memory, with the rules of the real one that matter: ids are never free again, jobs start late."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,3 +75,24 @@ class FakeDashboard:
 
     async def tail(self, submission_id: str) -> AsyncGenerator[str, None]:
         yield self.logs(submission_id)
+
+
+class FakeSupervisor:
+    """What obeys a request by file: it ends every running job, as a planned stop does, unless no checkpoint comes."""
+
+    def __init__(self, dashboard: FakeDashboard) -> None:
+        self.dashboard = dashboard
+        self.asked: list[Any] = []
+        self.saves = True
+        self.failure: Exception | None = None
+
+    def exec_in_head(self, *, command: Sequence[str], **_where: Any) -> bytes:
+        """What `jobs.head_exec.exec_in_head` is replaced by."""
+        if self.failure:
+            raise self.failure
+        [request] = re.findall(r"'(\{.*?\})'", command[-1])
+        self.asked.append(json.loads(request))
+        for submission_id, job in self.dashboard.jobs.items():
+            if self.saves and not job.status.is_final and "identity" in job.metadata:
+                self.dashboard.put(submission_id, JobStatus.FAILED, job.metadata)
+        return b""

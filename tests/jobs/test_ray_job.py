@@ -7,11 +7,11 @@ import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.rpc import UNKNOWN
 
-from jobs import ray_job
+from jobs import planned_stop, ray_job
 from jobs.dashboard import JobStatus
-from jobs.errors import DashboardUnreachable, RayJobError
+from jobs.errors import DashboardUnreachable, HeadExecError, RayJobError
 from jobs.ray_job import RayJobProvider, RayJobSpec, identity_of, stage_payload
-from tests.jobs.fakes import FakeDashboard
+from tests.jobs.fakes import FakeDashboard, FakeSupervisor
 
 
 def props(**changes: Any) -> dict[str, Any]:
@@ -26,6 +26,8 @@ def props(**changes: Any) -> dict[str, Any]:
         "ray_cluster": "ray",
         "ray_cluster_uid": "uid-1",
         "start_timeout_s": 600.0,  # as the engine sends every number
+        "stop_timeout_s": 60.0,
+        "protect_unsaved_work": False,
         "metadata": {},
         "__provider": "pickled",
     }
@@ -36,6 +38,13 @@ def props(**changes: Any) -> dict[str, Any]:
 def dashboard(monkeypatch: pytest.MonkeyPatch) -> FakeDashboard:
     fake = FakeDashboard()
     monkeypatch.setattr(ray_job, "connect", fake.connect)
+    return fake
+
+
+@pytest.fixture
+def supervisor(dashboard: FakeDashboard, monkeypatch: pytest.MonkeyPatch) -> FakeSupervisor:
+    fake = FakeSupervisor(dashboard)
+    monkeypatch.setattr(planned_stop, "exec_in_head", fake.exec_in_head)
     return fake
 
 
@@ -105,15 +114,17 @@ def test_a_job_that_ended_without_success_is_followed_by_a_fresh_attempt(
     assert provider.create(props()).id == first.id.removesuffix("1") + "2"
 
 
-def test_another_job_of_the_same_name_is_stopped_before_the_new_one_starts(
-    dashboard: FakeDashboard, provider: RayJobProvider
+def test_another_job_of_the_same_name_ends_at_a_checkpoint_before_the_new_one_starts(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, provider: RayJobProvider
 ) -> None:
     old = provider.create(props())
     dashboard.put("unrelated", JobStatus.RUNNING, {"job_name": "other"})
 
     new = provider.create(props(entrypoint="another"))
 
-    assert dashboard.stopped == [old.id]
+    assert supervisor.asked == [{"action": "stop_after_checkpoint", "keep_workers": True}]
+    assert dashboard.jobs[old.id].status == "FAILED"
+    assert dashboard.stopped == []
     assert new.outs is not None
     assert new.outs["attempt"] == 2
     assert dashboard.jobs["unrelated"].status == "RUNNING"
@@ -221,6 +232,29 @@ def test_a_run_that_ended_without_success_is_planned_again(dashboard: FakeDashbo
     assert provider.diff(id_, {**state, "status": "SUCCEEDED"}, props()).changes is False
 
 
+def test_a_run_that_is_gone_though_it_should_run_is_planned_again(
+    dashboard: FakeDashboard, provider: RayJobProvider
+) -> None:
+    id_, state = created(provider)
+    assert provider.diff(id_, state, props()).changes is False
+
+    dashboard.put(id_, JobStatus.FAILED)
+    assert provider.diff(id_, state, props()).replaces == ["status"]
+
+    dashboard.jobs.clear()  # a head without its predecessor's memory
+    assert provider.diff(id_, state, props()).replaces == ["status"]
+
+
+def test_a_run_that_cannot_be_looked_at_is_left_as_it_is(
+    dashboard: FakeDashboard, provider: RayJobProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id_, state = created(provider)
+    dashboard.is_reachable = False
+
+    assert provider.diff(id_, state, props()).changes is False
+    assert capsys.readouterr().out.startswith(f"warning: whether Ray job {id_} still runs is not known")
+
+
 def test_update_takes_over_inputs_and_keeps_the_jobs_own(dashboard: FakeDashboard, provider: RayJobProvider) -> None:
     id_, state = created(provider)
 
@@ -231,11 +265,72 @@ def test_update_takes_over_inputs_and_keeps_the_jobs_own(dashboard: FakeDashboar
     }
 
 
-def test_delete_stops_the_job(dashboard: FakeDashboard, provider: RayJobProvider) -> None:
+def test_delete_ends_the_job_at_a_checkpoint(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, provider: RayJobProvider
+) -> None:
     id_, state = created(provider)
 
     provider.delete(id_, state)
 
+    assert len(supervisor.asked) == 1
+    assert dashboard.jobs[id_].status == "FAILED"
+    assert dashboard.stopped == []
+
+
+def test_a_job_that_has_not_started_is_stopped_at_once(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, provider: RayJobProvider
+) -> None:
+    id_, state = created(provider)
+    dashboard.put(id_, JobStatus.PENDING)
+
+    provider.delete(id_, state)
+
+    assert (supervisor.asked, dashboard.stopped) == ([], [id_])
+
+
+TROUBLES: dict[str, dict[str, Any]] = {
+    "it reached no checkpoint within job.stop_timeout_s (0 s)": {"saves": False},
+    "it could not be asked": {"failure": HeadExecError("no exec here")},
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_what_cannot_be_saved_goes_unless_it_is_protected(
+    dashboard: FakeDashboard,
+    supervisor: FakeSupervisor,
+    provider: RayJobProvider,
+    capsys: pytest.CaptureFixture[str],
+    trouble: str,
+) -> None:
+    id_, state = created(provider, stop_timeout_s=0.0)
+    vars(supervisor).update(TROUBLES[trouble])
+
+    provider.delete(id_, state)
+
+    assert dashboard.stopped == [id_]
+    assert trouble in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_protected_work_that_cannot_be_saved_goes_on_until_told_otherwise(
+    dashboard: FakeDashboard,
+    supervisor: FakeSupervisor,
+    provider: RayJobProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: str,
+) -> None:
+    id_, state = created(provider, stop_timeout_s=0.0, protect_unsaved_work=True)
+    vars(supervisor).update(TROUBLES[trouble])
+    monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", "another job")
+
+    with pytest.raises(RayJobError, match=r"goes on: .*RLSTACK_DISCARD_UNSAVED_WORK") as caught:
+        provider.delete(id_, state)
+
+    assert trouble in str(caught.value)
+    assert dashboard.jobs[id_].status == "RUNNING"
+
+    monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", "grpo")
+    provider.delete(id_, state)
     assert dashboard.stopped == [id_]
 
 

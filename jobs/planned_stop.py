@@ -1,0 +1,136 @@
+"""A stop that loses no work: the supervisor is asked, by a file on Lustre, to end after its next checkpoint."""
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from jobs.errors import HeadExecError, RayJobError, WaitTimeout
+from jobs.head_exec import exec_in_head
+from jobs.waiting import wait_until
+
+if TYPE_CHECKING:
+    from jobs.dashboard import Dashboard, Job
+
+DISCARD_VARIABLE = "RLSTACK_DISCARD_UNSAVED_WORK"
+
+_REQUEST_TIMEOUT_S = 30.0
+_KILL_TIMEOUT_S = 40.0
+_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOnHead:
+    """Where a run can be spoken to.
+
+    Attributes:
+        kubeconfig: JSON text.
+        namespace: of the RayCluster.
+        ray_cluster: its name.
+        run_dir: the run's directory on Lustre.
+    """
+
+    kubeconfig: str
+    namespace: str
+    ray_cluster: str
+    run_dir: str
+
+    def request(self, action: str, *, keep_workers: bool = False) -> None:
+        """Leave a request for the run's supervisor, which takes it within seconds.
+
+        Args:
+            action: `stop_after_checkpoint` or `stop_now`.
+            keep_workers: whether another run is about to use the GPU nodes.
+
+        Raises:
+            HeadExecError: the request could not be left.
+        """
+        file = shlex.quote(str(PurePosixPath(self.run_dir) / "supervisor" / "control.json"))
+        text = shlex.quote(json.dumps({"action": action, "keep_workers": keep_workers}))
+        # Renamed, so that a reader never sees half of it.
+        exec_in_head(
+            kubeconfig=self.kubeconfig,
+            namespace=self.namespace,
+            ray_cluster=self.ray_cluster,
+            command=["sh", "-c", f"printf %s {text} > {file}.draft && mv {file}.draft {file}"],
+            timeout_s=_REQUEST_TIMEOUT_S,
+        )
+
+
+def may_discard_work(job_name: str) -> bool:
+    """Whether whoever types the command has said that the run's unsaved work may go; the name guards against habit."""
+    return os.environ.get(DISCARD_VARIABLE) == job_name
+
+
+def wait_for_end(dashboard: "Dashboard", submission_id: str, *, timeout_s: float, doing: str) -> "Job":
+    """Wait until Ray calls a job ended.
+
+    Raises:
+        WaitTimeout: it has not ended.
+        DashboardError: the dashboard did not answer, or does not know the job.
+    """
+    return wait_until(
+        lambda: dashboard.get_final(submission_id),
+        timeout_s=timeout_s,
+        every_s=_EVERY_S,
+        doing=f"Ray job {submission_id} to {doing}",
+    )
+
+
+def kill(dashboard: "Dashboard", submission_id: str) -> "Job":
+    """Have Ray stop a job at once; steps since its newest checkpoint are lost.
+
+    Raises:
+        WaitTimeout: it goes on.
+        DashboardError: the dashboard did not answer, or does not know the job.
+    """
+    dashboard.stop(submission_id)
+    return wait_for_end(dashboard, submission_id, timeout_s=_KILL_TIMEOUT_S, doing="stop")
+
+
+def stop_saved(
+    dashboard: "Dashboard", submission_id: str, run: RunOnHead, *, timeout_s: float, is_protected: bool
+) -> None:
+    """End a job after its next checkpoint, or, where that cannot be and nothing protects its work, at once.
+
+    Its GPU nodes are not given back: whoever replaces the job needs them, and a destroy takes them with the pods.
+
+    Args:
+        dashboard: the job's.
+        submission_id: the job; one that has ended stays as it is.
+        run: where its supervisor can be asked.
+        timeout_s: seconds for it to reach a checkpoint.
+        is_protected: whether it goes on if it reaches none.
+
+    Raises:
+        RayJobError: its work is protected and could not be saved; it goes on.
+        DashboardError: the dashboard did not do its part, or does not know the job.
+        WaitTimeout: it did not stop though Ray was told to.
+    """
+    job = dashboard.get_job(submission_id)
+    if job.status.is_final:
+        return
+    if job.status == "PENDING":  # no supervisor yet, and no work
+        kill(dashboard, submission_id)
+        return
+    print(f"Ray job {submission_id} is asked to stop after its next checkpoint, for {timeout_s:.0f} s at most")
+    try:
+        run.request("stop_after_checkpoint", keep_workers=True)
+        ended = wait_for_end(dashboard, submission_id, timeout_s=timeout_s, doing="end after its next checkpoint")
+    except HeadExecError as error:
+        trouble = f"it could not be asked ({error})"
+    except WaitTimeout:
+        trouble = f"it reached no checkpoint within job.stop_timeout_s ({timeout_s:.0f} s)"
+    else:
+        print(f"Ray job {submission_id} has ended: {ended.status}")
+        return
+    if is_protected:
+        raise RayJobError(
+            f"Ray job {submission_id} goes on: {trouble}, and job.protect_unsaved_work is on. If it was asked, it "
+            "still stops at its next checkpoint: type the command again then. To lose the steps since the newest "
+            f"checkpoint instead, set {DISCARD_VARIABLE} to the job's name and type it again"
+        )
+    print(f"Ray job {submission_id} is stopped at once: {trouble}. Steps since its newest checkpoint are lost")
+    kill(dashboard, submission_id)
