@@ -1,5 +1,6 @@
 # make local   the whole pipeline on this machine: set-up, up, the job until its end
 # make test    everything that is checked; make check is its quick half
+# make diff BASE=<rev>   what this tree would change in the dev stack of a commit, without credentials
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
@@ -9,7 +10,7 @@ BIN := .venv/bin
 TWIN := $(BIN)/python -m twin
 STACK ?= local
 
-.PHONY: local check test bench clean
+.PHONY: local check test diff bench clean
 
 local: .venv/twin
 	$(TWIN) up --stack $(STACK)
@@ -20,6 +21,7 @@ check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet .github/workflows
 	$(BIN)/pytest -m "not engine and not ray"
 
 # The longest build goes on while the quick half runs.
@@ -30,8 +32,14 @@ test: .venv/dev
 	wait $$builder
 	$(BIN)/pytest -m "engine or ray"
 
+# The cloud's stack is what a change is measured on; STACK=local works as well.
+diff: STACK = dev
+diff: .venv/twin
+	$(TWIN) diff --base '$(BASE)' --stack $(STACK)
+
 bench: .venv/dev
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.log_parser
 
 clean:
 	if [ -x $(BIN)/python ] && [ -d .twin ]; then $(TWIN) stop; fi

@@ -1,5 +1,7 @@
 """Figures of the twin on this machine: `make bench`. Needs the built tools; takes about three minutes.
 
+`python -m bench goodput` prints what a supervised run makes of preemptions instead (`goodput.py`); it needs no tools.
+
 | figure | what is measured |
 |---|---|
 | up to RUNNING | `python -m twin up` on an empty state directory, wall seconds |
@@ -19,6 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import goodput
 from twin import environment, settings
 from twin.kubernetes import cluster
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
@@ -132,4 +135,7 @@ def show(what: str, value: float, unit: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["goodput"]:
+        goodput.main()
+    else:
+        main()

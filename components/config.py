@@ -15,6 +15,8 @@ import pulumi
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from components.cluster_features import ClusterFeatures
+from components.job_section import JobSection
 from components.machines import GPU_MACHINES, Accelerators, Machine
 from components.placement import Placement
 from components.rules import RULES
@@ -22,8 +24,8 @@ from components.sections import (
     ClusterSection,
     CreateCluster,
     GpuPoolSection,
-    JobSection,
     LustreSection,
+    MonitoringSection,
     NetworkSection,
     PodResources,
     PrivateServiceAccessSection,
@@ -43,7 +45,9 @@ SECTIONS: Mapping[str, Any] = {
     "gpu_pool": GpuPoolSection,
     "ray": RaySection,
     "job": JobSection,
+    "monitoring": MonitoringSection,
 }
+OPTIONAL_SECTIONS = ("monitoring",)
 SECRETS = ("hf_token", "wandb_api_key")
 
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(model) for name, model in SECTIONS.items()}
@@ -73,6 +77,7 @@ class StackConfig:
     gpu_pool: GpuPoolSection
     ray: RaySection
     job: JobSection
+    monitoring: MonitoringSection
     release: Release
 
     @property
@@ -91,6 +96,20 @@ class StackConfig:
         accelerators = self.machine.accelerators
         assert accelerators is not None  # noqa: S101 - GPU_MACHINES holds rows with GPUs only
         return accelerators
+
+    @property
+    def has_fast_network(self) -> bool:
+        """Whether nodes and pods get their RDMA NICs: as the config says, else where the machine type has some."""
+        return self.accelerators.uses_rdma(wanted=self.gpu_pool.fast_network)
+
+    @property
+    def features(self) -> ClusterFeatures:
+        """What the GKE cluster has to offer to the rest of the stack."""
+        return ClusterFeatures(
+            legacy_lustre_port=self.lustre.legacy_port,
+            multi_networking=self.has_fast_network,
+            image_streaming=self.ray.image_streaming,
+        )
 
     @property
     def worker(self) -> PodResources:
@@ -136,6 +155,7 @@ def parse_config(stack: str, sections: Mapping[str, Any]) -> StackConfig:
     """
     parsed: dict[str, Any] = {}
     problems = [_unknown_section(name) for name in sections if name not in SECTIONS and name not in SECRETS]
+    sections = {**{name: {} for name in OPTIONAL_SECTIONS}, **sections}
     for name, adapter in _ADAPTERS.items():
         if name not in sections:
             problems.append(_missing_section(name))
@@ -258,7 +278,7 @@ def _remedy(section: str, detail: ErrorDetails) -> str:
         case "union_tag_not_found" | "union_tag_invalid":
             return f"Set {detail['ctx']['discriminator']} to one that is known" if "ctx" in detail else "Correct it"
         case _:
-            return "Correct the value; components/sections.py says what the key means"
+            return "Correct the value; components/sections.py (job: job_section.py) says what the key means"
 
 
 def _known_keys(section: str, location: tuple[int | str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi import CustomTimeouts, Output, ResourceOptions
 
+from components.cluster_features import ClusterFeatures
 from components.machines import SYSTEM_MACHINES
 from components.network import Network
 from components.placement import Placement
@@ -41,14 +42,13 @@ class GkeClusterArgs:
         place: where it lies and what it is called.
         config: the section.
         network: its network and subnet.
-        legacy_lustre_port: whether Lustre's driver speaks to port 6988; the instance and the firewall follow the same
-            setting.
+        features: what other parts of the stack need of the cluster.
     """
 
     place: Placement
     config: ClusterSection
     network: Network
-    legacy_lustre_port: bool
+    features: ClusterFeatures
 
     def as_inputs(self) -> dict[str, Any]:
         """Show the arguments as the component's inputs."""
@@ -56,7 +56,7 @@ class GkeClusterArgs:
             "place": vars(self.place),
             "config": self.config.model_dump(mode="json"),
             "network_id": self.network.network_id,
-            "legacy_lustre_port": self.legacy_lustre_port,
+            "features": vars(self.features),
         }
 
 
@@ -69,6 +69,7 @@ class GkeCluster(pulumi.ComponentResource):
         kubeconfig: how to reach it, as JSON text; without a token.
         system_pool: name of the pool for the Ray head.
         node_service_account: e-mail of the account that nodes run as.
+        features: what its nodes have to agree with.
     """
 
     cluster_id: Output[str]
@@ -79,6 +80,7 @@ class GkeCluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GkeClusterArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("rlstack:gke_cluster:GkeCluster", name, args.as_inputs(), opts)
+        self.features = args.features
         match args.config:
             case CreateCluster():
                 cluster = self._create(name, args, args.config)
@@ -133,7 +135,13 @@ class GkeCluster(pulumi.ComponentResource):
             subnetwork=args.network.subnet_id,
             resource_labels=args.place.labels,
             **cluster_settings(args, config),
-            opts=ResourceOptions(parent=self, custom_timeouts=CLUSTER_TIMEOUTS),
+            opts=ResourceOptions(
+                parent=self,
+                custom_timeouts=CLUSTER_TIMEOUTS,
+                # GKE fixes it when it makes a cluster, and the provider would find out only while it updates one.
+                replace_on_changes=["enableMultiNetworking"],
+                delete_before_replace=True,
+            ),
         )
         pool = gcp.container.NodePool(
             f"{name}-system",
@@ -149,7 +157,7 @@ class GkeCluster(pulumi.ComponentResource):
                 "disk_type": SYSTEM_MACHINES[config.system_pool.machine_type].boot_disk_type,
                 "disk_size_gb": config.system_pool.disk_gib,
                 "resource_labels": args.place.labels,
-                **node_identity(account.email),
+                **node_identity(account.email, image_streaming=args.features.image_streaming),
             },
             opts=ResourceOptions(parent=self, depends_on=roles, custom_timeouts=POOL_TIMEOUTS),
         )
@@ -158,12 +166,14 @@ class GkeCluster(pulumi.ComponentResource):
         return cluster
 
 
-def node_identity(service_account: pulumi.Input[str]) -> dict[str, Any]:
-    """Build what all nodes have in common: who they are, and how they prove that they run what they should."""
+def node_identity(service_account: pulumi.Input[str], *, image_streaming: bool) -> dict[str, Any]:
+    """Build what all nodes have in common: who they are, what they run, and how they prove it."""
     return {
         "service_account": service_account,
         "oauth_scopes": [CLOUD_PLATFORM_SCOPE],
         "image_type": "COS_CONTAINERD",
+        # Left out, an update would keep what it was.
+        "gcfs_config": {"enabled": image_streaming},
         "gvnic": {"enabled": True},
         "workload_metadata_config": {"mode": "GKE_METADATA"},
         "shielded_instance_config": {"enable_secure_boot": True, "enable_integrity_monitoring": True},
@@ -183,8 +193,9 @@ def cluster_settings(args: GkeClusterArgs, config: CreateCluster) -> dict[str, A
             "cluster_secondary_range_name": args.network.pods_range,
             "services_secondary_range_name": args.network.services_range,
         },
-        # Enforces NetworkPolicy, too.
+        # Enforces NetworkPolicy, too; multi-networking needs it.
         "datapath_provider": "ADVANCED_DATAPATH",
+        **({"enable_multi_networking": True} if args.features.multi_networking else {}),
         "private_cluster_config": {"enable_private_nodes": True},
         "control_plane_endpoints_config": {
             "dns_endpoint_config": {"allow_external_traffic": True},
@@ -204,7 +215,13 @@ def cluster_settings(args: GkeClusterArgs, config: CreateCluster) -> dict[str, A
                     "ray_cluster_monitoring_config": {"enabled": config.ray_operator},
                 }
             ],
-            "lustre_csi_driver_config": {"enabled": True, "enable_legacy_lustre_port": args.legacy_lustre_port},
+            "lustre_csi_driver_config": {
+                "enabled": True,
+                "enable_legacy_lustre_port": args.features.legacy_lustre_port,
+                # From GKE 1.35.2-gke.1842000 on the driver spreads its traffic over all gVNICs and wants them in one
+                # VPC; with the fast network they lie in two.
+                **({"disable_multi_nic": True} if args.features.multi_networking else {}),
+            },
             "gcs_fuse_csi_driver_config": {"enabled": True},
         },
         "monitoring_config": {

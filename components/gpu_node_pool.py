@@ -4,6 +4,7 @@ An elastic pool is empty until pods ask for GPUs and empties again after them, s
 and a stockout delays a run instead of failing `pulumi up`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import pulumi
 import pulumi_gcp as gcp
 from pulumi import Output, ResourceOptions
 
+from components.fast_network import NodeNetwork
 from components.gke_cluster import POOL_TIMEOUTS, GkeCluster, node_identity
 from components.machines import GPU_MACHINES
 from components.placement import Placement
@@ -28,11 +30,13 @@ class GpuNodePoolArgs:
         place: where it lies and what it is called.
         config: the section.
         cluster: the cluster, and the account that its nodes run as.
+        node_networks: what the nodes' further NICs are attached to.
     """
 
     place: Placement
     config: GpuPoolSection
     cluster: GkeCluster
+    node_networks: Sequence[NodeNetwork]
 
     def as_inputs(self) -> dict[str, Any]:
         """Show the arguments as the component's inputs."""
@@ -40,6 +44,7 @@ class GpuNodePoolArgs:
             "place": vars(self.place),
             "config": self.config.model_dump(mode="json"),
             "cluster_id": self.cluster.cluster_id,
+            "node_networks": [each.name for each in self.node_networks],
         }
 
 
@@ -61,7 +66,7 @@ class GpuNodePool(pulumi.ComponentResource):
             location=args.place.region,
             cluster=args.cluster.cluster_id,
             node_locations=[args.place.zone],
-            network_config={"enable_private_nodes": True},
+            network_config=network_config(args.node_networks),
             # GPUs have no spare machine to surge onto.
             upgrade_settings={"strategy": "SURGE", "max_surge": 0, "max_unavailable": 1},
             management={
@@ -75,6 +80,12 @@ class GpuNodePool(pulumi.ComponentResource):
         )
         self.pool_name = pool.name
         self.register_outputs({"pool_name": self.pool_name})
+
+
+def network_config(node_networks: Sequence[NodeNetwork]) -> dict[str, Any]:
+    """Build the arguments that say how nodes are attached; GKE gives a node its NICs in this order."""
+    further = [{"network": each.network, "subnetwork": each.subnet} for each in node_networks]
+    return {"enable_private_nodes": True, **({"additional_node_network_configs": further} if further else {})}
 
 
 def pool_size(config: GpuPoolSection) -> dict[str, Any]:
@@ -133,6 +144,6 @@ def node_config(args: GpuNodePoolArgs) -> dict[str, Any]:
         ],
         "taints": [GPU_TAINT],
         "resource_labels": args.place.labels,
-        **node_identity(args.cluster.node_service_account),
+        **node_identity(args.cluster.node_service_account, image_streaming=args.cluster.features.image_streaming),
         **capacity_settings(args.config.capacity),
     }

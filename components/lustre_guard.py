@@ -2,7 +2,8 @@
 
 `protect` would refuse too, but it refuses `pulumi destroy` as well, and a stack must go down with one command. This
 resource is only a record of what the instance was made with; its provider compares in `check`, whose failures the
-engine prints as plain errors, in previews too. The module's path is a persisted name: stacks keep it in their state.
+engine prints as plain errors, in previews too. Growth past the tier's threshold is refused as well: Google makes larger
+instances, but grows none into that size. The module's path is a persisted name: stacks keep it in their state.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any
 
 from pulumi import ResourceOptions
 from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+
+from components.lustre_tiers import LUSTRE_TIERS
 
 # Lustre cannot change these; the provider would delete the instance and make an empty one.
 FIXED = ("project", "location", "instance_id", "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
@@ -34,9 +37,17 @@ def refusals(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
         for key in FIXED
         if key in old and old[key] != new.get(key)
     }
-    if int(new["capacity_gib"]) < int(old["capacity_gib"]):
+    old_gib, new_gib = int(old["capacity_gib"]), int(new["capacity_gib"])
+    tier = LUSTRE_TIERS[int(old["throughput_mbps_per_tib"])]
+    if old_gib <= tier.threshold < new_gib:
         reasons["capacity_gib"] = (
-            f"lustre: capacity_gib would go from {int(old['capacity_gib'])} to {int(new['capacity_gib'])} GiB. Lustre "
+            f"lustre: capacity_gib would go from {old_gib} to {new_gib} GiB. An instance made with at most "
+            f"{tier.threshold} GiB cannot grow past that, and Google would refuse. Write {tier.threshold} or less. To "
+            "go further, export the checkpoints you need, run `pulumi destroy` and bring the stack up anew"
+        )
+    if new_gib < old_gib:
+        reasons["capacity_gib"] = (
+            f"lustre: capacity_gib would go from {old_gib} to {new_gib} GiB. Lustre "
             f"can grow and never shrink, and a smaller instance is a new, empty one. {REMEDY}"
         )
     return reasons

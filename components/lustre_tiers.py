@@ -1,7 +1,8 @@
-"""Managed Lustre's performance tiers as data: which sizes Google makes."""
+"""Managed Lustre as data: which sizes Google makes in each performance tier, and in which zones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,3 +54,37 @@ LUSTRE_TIERS: Mapping[int, LustreTier] = {
         minimum=72_000, threshold=12_240_000, large_step=72_000, maximum=12_240_000, older_maximum=7_632_000
     ),
 }
+
+# Source: Managed Lustre's page on locations, of which not every row could be read; of the United States these come
+# from the page's text and from Google's own codelab. A zone that is missing here may well be offered.
+LUSTRE_ZONES = frozenset(
+    f"{region}-{letter}"
+    for region, letters in {
+        "africa-south1": "abc",
+        "asia-east1": "ac",
+        "asia-east2": "ac",
+        "asia-northeast1": "bc",
+        "asia-northeast2": "ac",
+        "asia-northeast3": "abc",
+        "asia-south1": "abc",
+        "asia-south2": "abc",
+        "asia-southeast1": "abc",
+        "asia-southeast2": "abc",
+        "australia-southeast1": "abc",
+        "australia-southeast2": "abc",
+        "europe-central2": "ac",
+        "europe-west1": "bcd",
+        "europe-west2": "abc",
+        "europe-west3": "abc",
+        "europe-west4": "abc",
+        "europe-west9": "ab",
+        "me-central2": "ac",
+        "me-west1": "bc",
+        "northamerica-northeast1": "ab",
+        "southamerica-east1": "ab",
+        "us-central1": "abcf",
+        "us-east1": "b",
+    }.items()
+    for letter in letters
+)
+LUSTRE_ZONES_READ_ON = date(2026, 11, 30)

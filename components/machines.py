@@ -22,14 +22,25 @@ class Accelerators:
     """The GPUs of a machine type.
 
     Attributes:
-        type: Google's name; also the value of the node label `cloud.google.com/gke-accelerator`.
+        type: Google's name.
         count: GPUs per machine.
         rdma_nics: NICs for RDMA over RoCE beside the gVNIC ones.
+        nccl_tuner_config: file of gIB's tuning for the machine type; empty without RDMA.
     """
 
     type: str
     count: int
-    rdma_nics: int
+    rdma_nics: int = 0
+    nccl_tuner_config: str = ""
+
+    def uses_rdma(self, *, wanted: bool | None) -> bool:
+        """Whether the RDMA NICs are used: as a config wants, else where there are any."""
+        return self.rdma_nics > 0 if wanted is None else wanted
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """The labels that GKE gives a node for its GPUs."""
+        return {"cloud.google.com/gke-accelerator": self.type}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +85,8 @@ class Machine:
 
 
 # Sources: SkyPilot's catalog v8/gcp/vms.csv at 006059e (CPUs, memory, zones of A4), cluster-toolkit's examples/gke-a4
-# and examples/gke-a3-ultragpu (accelerator, NICs, disks; B200 machines boot from hyperdisk-balanced only: PR 3704).
+# and examples/gke-a3-ultragpu (accelerator, NICs, disks; B200 machines boot from hyperdisk-balanced only: PR 3704),
+# Google's guide to Ray on A4 and A3 Ultra (gIB's tuning).
 MACHINES: Mapping[str, Machine] = {
     "a4-highgpu-8g": Machine(
         cpu=224,
@@ -84,7 +96,7 @@ MACHINES: Mapping[str, Machine] = {
         boot_disk_type="hyperdisk-balanced",
         gvnics=2,
         local_ssd_count=32,
-        accelerators=Accelerators(type="nvidia-b200", count=8, rdma_nics=8),
+        accelerators=Accelerators(type="nvidia-b200", count=8, rdma_nics=8, nccl_tuner_config="tuner_config_a4.txtpb"),
         zones=frozenset(
             {
                 "asia-northeast1-b",
@@ -110,7 +122,9 @@ MACHINES: Mapping[str, Machine] = {
         boot_disk_type="hyperdisk-balanced",
         gvnics=2,
         local_ssd_count=32,
-        accelerators=Accelerators(type="nvidia-h200-141gb", count=8, rdma_nics=8),
+        accelerators=Accelerators(
+            type="nvidia-h200-141gb", count=8, rdma_nics=8, nccl_tuner_config="tuner_config_a3u.txtpb"
+        ),
         unverified=frozenset({"cpu", "memory_gib", "allocatable_cpu", "allocatable_memory_gib", "local_ssd_count"}),
     ),
     "n2d-standard-8": Machine(

@@ -12,7 +12,7 @@ class Placement:
         region: region of the cluster and the subnet.
         zone: zone of nodes and Lustre.
         stack_name: what every cloud name starts with, so that two stacks in one project never collide.
-        labels: labels on what Google bills and on the RayCluster, never on pods.
+        labels: labels on what Google bills, never on the RayCluster or its pods.
     """
 
     project_id: str

@@ -22,6 +22,8 @@ SERVICES = (
     "monitoring",
     "servicenetworking",
 )
+STREAMING_SERVICES = ("artifactregistry", "containerfilesystem")
+"""What GKE's image streaming calls besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +32,11 @@ class ProjectServicesArgs:
 
     Attributes:
         place: where it lies and what it is called.
+        image_streaming: whether nodes stream images.
     """
 
     place: Placement
+    image_streaming: bool
 
     def as_inputs(self) -> dict[str, Any]:
         """Show the arguments as the component's inputs."""
@@ -43,7 +47,7 @@ class ProjectServices(pulumi.ComponentResource):
     """The APIs of one project.
 
     Attributes:
-        services: one resource for each of `SERVICES`.
+        services: one resource for each of `SERVICES` and, with image streaming, of `STREAMING_SERVICES`.
     """
 
     def __init__(self, name: str, args: ProjectServicesArgs, opts: ResourceOptions | None = None) -> None:
@@ -56,6 +60,6 @@ class ProjectServices(pulumi.ComponentResource):
                 disable_on_destroy=False,
                 opts=ResourceOptions(parent=self),
             )
-            for service in SERVICES
+            for service in (*SERVICES, *(STREAMING_SERVICES if args.image_streaming else ()))
         ]
         self.register_outputs({"services": [service.service for service in self.services]})

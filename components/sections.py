@@ -1,6 +1,6 @@
 """The sections of a stack's config, each one frozen model that refuses keys it does not know.
 
-A model holds what one section means by itself; what must hold between fields or sections stands in `rules.py`. Values
+A model holds what one section means by itself; what must hold between fields or sections stands in `rules/`. Values
 are plain: secrets and outputs of resources never enter these models.
 """
 
@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from jobs.recipe import GrpoRecipe
 from jobs.releases import Release
 
 
@@ -26,7 +25,7 @@ class ProjectSection(Section):
         project_id: the Google Cloud project.
         region: its region, for the cluster and the subnet.
         zone: the zone of GPUs and Lustre.
-        labels: labels on what Google bills and on the RayCluster; changing them touches no pod and no job.
+        labels: labels on what Google bills; changing them touches no RayCluster, no pod and no job.
     """
 
     project_id: str = Field(pattern=r"^[a-z][-a-z0-9]{4,28}[a-z0-9]$")
@@ -263,6 +262,11 @@ class GpuPoolSection(Section):
         scaling: elastic has none until a job asks and gives them back; fixed keeps them all.
         boot_disk_gib: boot disk; images and pods live on the local SSDs.
         capacity: how the nodes are bought.
+        fast_network: RDMA between the nodes: networks, NICs in the pods, NCCL through gIB; all of it or nothing. Left
+            out, it is on where the machine type has RDMA NICs. An existing cluster must have Dataplane V2 and
+            multi-networking on, which no preview can see, and no such objects of somebody else's.
+        gvnic_cidr: addresses of the second gVNICs, in a network of their own.
+        rdma_cidr: addresses of the RDMA NICs, cut into a subnet for each NIC of a node.
     """
 
     machine_type: str
@@ -270,6 +274,9 @@ class GpuPoolSection(Section):
     scaling: Literal["elastic", "fixed"] = "elastic"
     boot_disk_gib: int = Field(default=100, ge=50)
     capacity: Capacity
+    fast_network: bool | None = None
+    gvnic_cidr: IPv4Network = IPv4Network("192.168.64.0/18")
+    rdma_cidr: IPv4Network = IPv4Network("192.168.128.0/18")
 
 
 class PodResources(Section):
@@ -296,56 +303,45 @@ class RaySection(Section):
 
     Attributes:
         image: the trainer's image, of head and workers.
+        image_streaming: GKE's image streaming on all nodes: pods start while their image still comes. Only images in
+            Artifact Registry are streamed.
         release: what the image holds, for an image that the table of releases does not know.
         ray_version: only to state what is expected: it follows from the image, and a contradiction is an error.
         namespace: Kubernetes namespace; it must be there.
         head: the head pod. Its `cpu` is at least 1: NeMo-RL places one CPU on every living node and waits for it.
         worker: one worker pod; left out, it takes what the machine type leaves to a pod.
+        workers_after_run: release gives the workers back when a run ends, and an elastic pool its nodes with them; the
+            next run takes them again. keep has them from `up` to `destroy`.
         head_start_timeout_s: seconds for the head to become ready; most of it is the image's pull.
     """
 
     image: str
+    image_streaming: bool = False
     release: Release | None = None
     ray_version: str | None = None
     namespace: str = "default"
     head: PodResources = PodResources(cpu=8, memory_gib=64)
     worker: PodResources | None = None
+    workers_after_run: Literal["release", "keep"] = "release"
     head_start_timeout_s: PositiveInt = 2400
 
-
-class SupervisorLimits(Section):
-    """How patient the supervisor is; what is left out keeps its default. `jobs.entrypoint` says what each means.
-
-    Attributes:
-        settle_s: seconds without a change of the nodes before training starts.
-        max_crashes: crashes in a row without a step gained.
-        max_capacity_wait_s: seconds to wait for the first GPUs.
-        max_recovery_wait_s: seconds to wait for GPUs after a lost node.
-        setup_limit_s: seconds until the first step begins.
-        step_limit_s: seconds for a step.
-        save_limit_s: seconds for a save.
-    """
-
-    settle_s: PositiveFloat | None = None
-    max_crashes: PositiveInt | None = None
-    max_capacity_wait_s: PositiveFloat | None = None
-    max_recovery_wait_s: PositiveFloat | None = None
-    setup_limit_s: PositiveFloat | None = None
-    step_limit_s: PositiveFloat | None = None
-    save_limit_s: PositiveFloat | None = None
+    @property
+    def releases_workers(self) -> bool:
+        """Whether a run takes and releases its workers."""
+        return self.workers_after_run == "release"
 
 
-class JobSection(Section):
-    """The training job.
+class MonitoringSection(Section):
+    """The dashboard and the alerts. The section may be left out.
 
     Attributes:
-        name: names the run and its directory on Lustre.
-        start_timeout_s: seconds for the submitted job to leave Ray's queue.
-        limits: how patient its supervisor is.
-        grpo: what to train.
+        enabled: whether there are any.
+        notification_channels: who is told, `projects/P/notificationChannels/N`; with none, alerts are seen in the
+            console only.
+        expected_step_s: seconds of a step, an estimate until a run has measured it; three save periods of it without
+            a checkpoint's worth of writes are an alert.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-    start_timeout_s: PositiveInt = 600
-    limits: SupervisorLimits = SupervisorLimits()
-    grpo: GrpoRecipe
+    enabled: bool = True
+    notification_channels: tuple[str, ...] = ()
+    expected_step_s: PositiveFloat = 600

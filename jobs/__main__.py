@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jobs import check, events, logs, status, stop, watch
+from jobs import check, checkpoints, events, export, logs, plan, report, status, stop, wait, watch
 from jobs.errors import RlstackError
+from jobs.preflight import command as preflight
 
 _EXIT_INTERRUPTED = 130
 
@@ -14,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0, 1 for a failure, 2 for wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (check, watch, status, logs, stop, events):
+    for command in (check, preflight, plan, watch, wait, status, logs, stop, checkpoints, export, report, events):
         command.add_parser(commands)
     args = parser.parse_args(arguments)
     try:

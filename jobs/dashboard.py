@@ -150,7 +150,7 @@ class _Client(JobSubmissionClient):  # type: ignore[misc]  # ray is not type-che
         if r.status_code == requests.codes.not_found:
             raise JobNotFound(
                 f"Ray dashboard {self._address} does not know {r.url}: {reason}. "
-                "A head that was replaced has forgotten its jobs: `pulumi refresh`, then `pulumi up`, submits anew"
+                "A head that was replaced has forgotten its jobs: `pulumi up` submits anew"
             )
         if r.status_code == requests.codes.request_entity_too_large or "Maximum request body size" in r.text:
             raise PackageTooLarge(

@@ -22,11 +22,17 @@ class SupervisorOptions:
         gpus_per_node: GPUs of each.
         max_steps: the step at which the run is done.
         model_name: the model that a checkpoint must hold to be resumed from.
+        release: the trainer's release, which must have made that checkpoint.
+        prefetch: command that brings the model into the cache before GPUs are asked for, as shell words.
+        scale_raycluster: NAMESPACE/NAME whose workers are asked for and given back; none leaves them alone.
+        max_run_s: seconds of the run over all its Ray jobs, waiting included, after which it is stopped.
+        budget_gpu_hours: GPU-hours of the run over all its Ray jobs, after which it is stopped.
         workdir: directory of the trainer in the image.
         settle_s: seconds without a change of the nodes before training starts.
         max_crashes: crashes in a row without a step gained, after which the run has failed.
         max_capacity_wait_s: seconds to wait for the first GPUs.
         max_recovery_wait_s: seconds to wait for GPUs after a lost node.
+        prefetch_limit_s: seconds in which the cache must have grown while the model is fetched.
         setup_limit_s: seconds until the first step begins.
         step_limit_s: seconds for a step.
         save_limit_s: seconds for a save.
@@ -39,11 +45,17 @@ class SupervisorOptions:
     gpus_per_node: int
     max_steps: int
     model_name: str
+    release: str | None = None
+    prefetch: str | None = None
+    scale_raycluster: str | None = None
+    max_run_s: float | None = None
+    budget_gpu_hours: float | None = None
     workdir: str = "/opt/nemo-rl"
     settle_s: float | None = None
     max_crashes: int | None = None
     max_capacity_wait_s: float | None = None
     max_recovery_wait_s: float | None = None
+    prefetch_limit_s: float | None = None
     setup_limit_s: float | None = None
     step_limit_s: float | None = None
     save_limit_s: float | None = None

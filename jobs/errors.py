@@ -11,7 +11,15 @@ RlstackError            exit code 1: something failed
 ├── PortForwardError    the way to the dashboard
 ├── HeadExecError       a command in the head pod
 ├── RayJobError         the job itself: it failed or did not start
+├── UnsavedWorkError    a destroy would lose work that is protected
+├── ProtectedCluster    a destroy of a cluster that is protected
 ├── WaitTimeout         a wait met its deadline
+├── GoogleApiError      a request to a Google API (`preflight`)
+│   ├── GoogleApiOff
+│   ├── GoogleRefused
+│   ├── GoogleNotFound
+│   ├── GoogleUnavailable
+│   └── GoogleCredentialsError
 └── TwinError           the twin (twin/)
 
 Every message says what happened to which object, what follows, and what to type next. No message carries a secret.
@@ -75,8 +83,44 @@ class RayJobError(RlstackError):
     """The Ray job failed or did not start in time."""
 
 
+class UnsavedWorkError(RlstackError):
+    """A destroy would take work that is protected and lies nowhere else."""
+
+
+class ProtectedCluster(RlstackError):
+    """A destroy would reach a cluster that Google is to refuse to delete, when all else is gone."""
+
+
 class WaitTimeout(RlstackError):
     """A condition did not come true before its deadline."""
+
+
+class GoogleApiError(RlstackError):
+    """A Google API gave no answer that serves."""
+
+
+class GoogleApiOff(GoogleApiError):
+    """The API is not enabled in the project; `api` is its name."""
+
+    def __init__(self, message: str, *, api: str) -> None:
+        super().__init__(message)
+        self.api = api
+
+
+class GoogleRefused(GoogleApiError):
+    """The caller may not ask this."""
+
+
+class GoogleNotFound(GoogleApiError):
+    """What was asked for does not exist, or may not be seen."""
+
+
+class GoogleUnavailable(GoogleApiError):
+    """No answer in time, an error of the service, or an answer that cannot be read."""
+
+
+class GoogleCredentialsError(GoogleApiError):
+    """No Application Default Credentials, or such as Google does not take."""
 
 
 class TwinError(RlstackError):

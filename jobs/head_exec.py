@@ -61,7 +61,7 @@ async def _exec(
         raise HeadExecError(
             f"RayCluster {ray_cluster} in namespace {namespace} has no running head pod, so nothing on Lustre can be "
             f"looked at. Check: kubectl -n {namespace} get pods -l ray.io/cluster={ray_cluster}; a lost head comes "
-            "back by itself, the job with `refresh` and `up`"
+            "back by itself, the job with `up`"
         )
     output, errors = io.BytesIO(), io.BytesIO()
     done = await pods[0].exec(

@@ -5,12 +5,9 @@ The lines are those of NeMo-RL v0.4.0 to v0.7.0 (`nemo_rl/algorithms/grpo.py`, b
 before a worker's lines and mixes them with the driver's, so results are collected for each source by itself.
 """
 
-import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from jobs.log_records import (
     CheckpointDirectory,
@@ -25,13 +22,13 @@ from jobs.log_records import (
     SetupComplete,
     StepFinished,
     StepStarted,
-    SupervisorEvent,
     TimeoutReached,
     UnreadableEvent,
     Validation,
     Waiting,
 )
-from jobs.payload.event_lines import EVENT_PREFIX, EVENT_VERSION
+from jobs.payload.event_lines import EVENT_PREFIX
+from jobs.supervisor_events import read_event
 
 MAX_LINE_BYTES = 65_536
 """A line's rest beyond this is dropped: no line that matters is longer, and some of NeMo-RL's are megabytes."""
@@ -40,7 +37,6 @@ MAX_LINE_BYTES = 65_536
 _MAX_TEXT = 500  # characters of an error kept
 _MAX_SOURCES = 64  # sources whose open results are kept
 _MAX_ERRORS_PER_STEP = 20
-_MAX_EVENT_NESTING = 100
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SOURCE = re.compile(r"\((?P<source>[^()]{0,200}\b(?:pid|ip)=[^()]{1,100}|raylet|autoscaler \+\w{1,20})\) ?")
@@ -54,11 +50,14 @@ _FAILURES: tuple[tuple[FailureClass, re.Pattern[str]], ...] = tuple(
     (failure, re.compile(pattern))
     for failure, pattern in (
         (FailureClass.STORAGE_FULL, r"No space left on device|Disk quota exceeded|ENOSPC"),
-        (FailureClass.CAPACITY, r"ResourceInsufficientError|Not enough [CG]PUs available|waiting for placement groups"),
+        (
+            FailureClass.CAPACITY,
+            r"ResourceInsufficientError|Not enough [CG]PUs available|waiting for placement groups|only \d+ of \d+ GPUs",
+        ),
         (FailureClass.GPU_MEMORY, r"CUDA out of memory|CUDA error: out of memory|torch\.OutOfMemoryError"),
         (FailureClass.HOST_MEMORY, r"ray\.exceptions\.OutOfMemoryError|\bMemoryError|Cannot allocate memory"),
         (FailureClass.ACCESS, r"GatedRepoError|RepositoryNotFoundError|40[13] Client Error"),
-        (FailureClass.CONFIG, r"OverridesError|Config(?:Attribute|Key)Error|is not in struct"),
+        (FailureClass.CONFIG, r"OverridesError|Config(?:Attribute|Key)Error|is not in struct|holds a checkpoint of"),
         (
             FailureClass.NODE_LOSS,
             r"NodeDiedError|LocalRayletDiedError|its node has died|node was (?:terminated|preempted)",
@@ -133,14 +132,6 @@ _PROGRESS_EVENTS = frozenset({"step", "checkpoint", "done"})
 _START_EVENTS = frozenset({"started", "resumed"})
 
 
-def _finite_float(text: str) -> float:
-    """Read a JSON number; NaN and the infinities are none."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text[:_MAX_TEXT])
-    return value
-
-
 class LogParser:
     """Turns a log, in chunks of any size, into records."""
 
@@ -211,22 +202,12 @@ class LogParser:
         return self._blocks[source]
 
     def _event(self, text: str) -> Record:
-        unreadable = UnreadableEvent(line=self._line)
-        if text.count("[") + text.count("{") > _MAX_EVENT_NESTING:
-            return unreadable
-        try:
-            value: Any = json.loads(text, parse_constant=_finite_float, parse_float=_finite_float)
-        except ValueError:
-            return unreadable
-        if not isinstance(value, dict) or value.pop("v", None) != EVENT_VERSION:
-            return unreadable
-        event, at = value.pop("event", None), value.pop("at", None)
-        if not isinstance(event, str) or not isinstance(at, int | float):
-            return unreadable
-        record = SupervisorEvent(line=self._line, event=event, at=at, fields=value)
-        if event in _PROGRESS_EVENTS:
+        record = read_event(text, line=self._line)
+        if isinstance(record, UnreadableEvent):
+            return record
+        if record.event in _PROGRESS_EVENTS:
             self._errors.clear()
-        elif event in _START_EVENTS:
+        elif record.event in _START_EVENTS:
             self._resumed_from = record.step
         return record
 

@@ -24,6 +24,7 @@ class FailureClass(StrEnum):
     ACCESS = "access"
     CONFIG = "config"
     COLLECTIVE = "collective"
+    STALL = "stall"
     CRASH = "crash"
 
 
@@ -211,6 +212,23 @@ class Summary(Record):
     failure_class: FailureClass | None
     root_cause: str | None
     unreadable_events: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnded(Record):
+    """The job's fate as Ray tells it; the last record of a job that was watched.
+
+    Attributes:
+        submission_id: the Ray job.
+        status: SUCCEEDED, FAILED or STOPPED.
+        message: Ray's word on it.
+        goodput: share of the time spent in steps that were kept; none where nothing is known of the time.
+    """
+
+    submission_id: str
+    status: str
+    message: str
+    goodput: float | None
 
 
 def _finite(value: object) -> object:

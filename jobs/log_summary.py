@@ -1,5 +1,6 @@
 """Sums up a log's records: how far training came, what it left on Lustre, how and why it ended."""
 
+from jobs.log_parser import classify
 from jobs.log_records import (
     CheckpointRemoved,
     CheckpointSaved,
@@ -33,7 +34,7 @@ class LogSummary:
         self._trainer_outcome: Outcome | None = None
         self._supervisor_outcome: Outcome | None = None
         self._error: ErrorSeen | None = None
-        self._lost_node = False
+        self._supervisor_failure: FailureClass | None = None
         self._failed_cause: str | None = None
         self._unreadable_events = 0
 
@@ -47,7 +48,7 @@ class LogSummary:
                 self._trainer_outcome = None
             case StepFinished():
                 self._last_complete_step = record.step
-                self._error, self._lost_node = None, False
+                self._error = self._supervisor_failure = None
             case CheckpointSaving():
                 self._saving = record.step
             case CheckpointSaved():
@@ -71,7 +72,9 @@ class LogSummary:
             case "checkpoint" if event.step is not None:
                 self._saved(event.step)
             case "lost_node":
-                self._lost_node = True
+                self._supervisor_failure = FailureClass.NODE_LOSS
+            case "stalled":
+                self._supervisor_failure = self._supervisor_failure or FailureClass.STALL
             case "failed":
                 cause = event.fields.get("cause")
                 self._failed_cause = cause if isinstance(cause, str) else None
@@ -81,7 +84,7 @@ class LogSummary:
     def _resume(self) -> None:
         """Forget how the attempt before this one ended."""
         self._trainer_outcome = None
-        self._error, self._lost_node, self._failed_cause = None, False, None
+        self._error = self._supervisor_failure = self._failed_cause = None
 
     def _saved(self, step: int) -> None:
         self._checkpoints.pop(step, None)
@@ -94,7 +97,13 @@ class LogSummary:
     def _outcome(self) -> Outcome:
         if self._supervisor_outcome or self._trainer_outcome:
             return self._supervisor_outcome or self._trainer_outcome or Outcome.UNFINISHED
-        return Outcome.FAILED if self._error or self._lost_node else Outcome.UNFINISHED
+        return Outcome.FAILED if self._error or self._supervisor_failure else Outcome.UNFINISHED
+
+    def _failure(self) -> FailureClass:
+        """Name the kind of failure: the supervisor's word first, then the first error, then the run's last words."""
+        if self._supervisor_failure:
+            return self._supervisor_failure
+        return self._error.failure if self._error else classify(self._failed_cause or "")
 
     def summary(self, *, line: int) -> Summary:
         """State what the records so far amount to.
@@ -104,7 +113,6 @@ class LogSummary:
         """
         outcome = self._outcome()
         failed = outcome is Outcome.FAILED
-        failure = FailureClass.NODE_LOSS if self._lost_node else self._error and self._error.failure
         cause = self._error.text if self._error else self._failed_cause
         return Summary(
             line=line,
@@ -113,7 +121,7 @@ class LogSummary:
             interrupted_save=self._saving,
             attempts=self._attempts,
             outcome=outcome,
-            failure_class=(failure or FailureClass.CRASH) if failed else None,
+            failure_class=self._failure() if failed else None,
             root_cause=cause if failed else None,
             unreadable_events=self._unreadable_events,
         )

@@ -1,67 +1,17 @@
 """A stop that loses no work: the supervisor is asked, by a file on Lustre, to end after its next checkpoint."""
 
-import json
-import os
-import shlex
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from jobs.errors import HeadExecError, RayJobError, WaitTimeout
-from jobs.head_exec import exec_in_head
+from jobs.payload.control import Action
+from jobs.run_on_head import DISCARD_VARIABLE, RunOnHead
 from jobs.waiting import wait_until
 
 if TYPE_CHECKING:
     from jobs.dashboard import Dashboard, Job
 
-DISCARD_VARIABLE = "RLSTACK_DISCARD_UNSAVED_WORK"
-
-_REQUEST_TIMEOUT_S = 30.0
 _KILL_TIMEOUT_S = 40.0
 _EVERY_S = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOnHead:
-    """Where a run can be spoken to.
-
-    Attributes:
-        kubeconfig: JSON text.
-        namespace: of the RayCluster.
-        ray_cluster: its name.
-        run_dir: the run's directory on Lustre.
-    """
-
-    kubeconfig: str
-    namespace: str
-    ray_cluster: str
-    run_dir: str
-
-    def request(self, action: str, *, keep_workers: bool = False) -> None:
-        """Leave a request for the run's supervisor, which takes it within seconds.
-
-        Args:
-            action: `stop_after_checkpoint` or `stop_now`.
-            keep_workers: whether another run is about to use the GPU nodes.
-
-        Raises:
-            HeadExecError: the request could not be left.
-        """
-        file = shlex.quote(str(PurePosixPath(self.run_dir) / "supervisor" / "control.json"))
-        text = shlex.quote(json.dumps({"action": action, "keep_workers": keep_workers}))
-        # Renamed, so that a reader never sees half of it.
-        exec_in_head(
-            kubeconfig=self.kubeconfig,
-            namespace=self.namespace,
-            ray_cluster=self.ray_cluster,
-            command=["sh", "-c", f"printf %s {text} > {file}.draft && mv {file}.draft {file}"],
-            timeout_s=_REQUEST_TIMEOUT_S,
-        )
-
-
-def may_discard_work(job_name: str) -> bool:
-    """Whether whoever types the command has said that the run's unsaved work may go; the name guards against habit."""
-    return os.environ.get(DISCARD_VARIABLE) == job_name
 
 
 def wait_for_end(dashboard: "Dashboard", submission_id: str, *, timeout_s: float, doing: str) -> "Job":
@@ -117,7 +67,7 @@ def stop_saved(
         return
     print(f"Ray job {submission_id} is asked to stop after its next checkpoint, for {timeout_s:.0f} s at most")
     try:
-        run.request("stop_after_checkpoint", keep_workers=True)
+        run.request(Action.HAND_OVER)
         ended = wait_for_end(dashboard, submission_id, timeout_s=timeout_s, doing="end after its next checkpoint")
     except HeadExecError as error:
         trouble = f"it could not be asked ({error})"

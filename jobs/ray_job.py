@@ -34,7 +34,8 @@ from jobs.errors import (
     RlstackError,
     WaitTimeout,
 )
-from jobs.planned_stop import RunOnHead, may_discard_work, stop_saved
+from jobs.planned_stop import stop_saved
+from jobs.run_on_head import RunOnHead, may_discard_work
 from jobs.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -122,9 +123,7 @@ class RayJobSpec(BaseModel):
     @property
     def run(self) -> RunOnHead:
         """Where the run can be spoken to."""
-        return RunOnHead(
-            kubeconfig=self.kubeconfig, namespace=self.namespace, ray_cluster=self.ray_cluster, run_dir=self.run_dir
-        )
+        return RunOnHead(**{key: getattr(self, key) for key in RunOnHead.__dataclass_fields__})
 
 
 class RayJobState(RayJobSpec):

@@ -20,6 +20,15 @@ Scalar = bool | int | float | str | None
 
 _CONFIGS_FILE = Path(__file__).with_name("trainer_configs.json")
 _REPOSITORY = "nemo-rl"
+_LAUNCHER = ("uv", "run", "python")
+# The hub's client stands in uv.lock of every tag below, and goes on where an interrupted download stopped; that the
+# launcher's environment has it was not run. `original/` holds some models a second time, in a format nobody here reads.
+_DOWNLOAD = (
+    "import os, sys, huggingface_hub as hub; name = sys.argv[1]; "
+    "os.path.isdir(name) or hub.snapshot_download(name, ignore_patterns=['original/*'])"
+)
+
+MODEL_NAME_PLACEHOLDER = "{model_name}"
 
 
 class Release(BaseModel):
@@ -34,6 +43,8 @@ class Release(BaseModel):
         entry_script: the GRPO entry script.
         config_file: the config file that a recipe starts from unless it names another.
         dataset_key: dotted key of the training set's name; it moved at v0.6.0.
+        prefetch: command, as arguments, that brings the model `{model_name}` into the cache before GPUs are asked for;
+            without one, training does so by itself, on all its GPUs.
         save_is_async: whether a save lets training go on; false means that every save blocks all GPUs.
         configs: config file to its dotted keys and their defaults. Without an entry, keys cannot be checked.
     """
@@ -44,10 +55,11 @@ class Release(BaseModel):
     ray_version: str = Field(pattern=r"^\d+\.\d+\.\d+$")
     python_version: str | None = None
     workdir: str = "/opt/nemo-rl"
-    launcher: tuple[str, ...] = Field(default=("uv", "run", "python"), strict=False)
+    launcher: tuple[str, ...] = Field(default=_LAUNCHER, strict=False)
     entry_script: str = Field(min_length=1)
     config_file: str = Field(min_length=1)
     dataset_key: str = "data.dataset_name"
+    prefetch: tuple[str, ...] = Field(default=(), strict=False)
     save_is_async: bool = False
     configs: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
 
@@ -78,6 +90,7 @@ def _read_releases() -> dict[str, Release]:
             entry_script=entry_script,
             config_file="examples/configs/grpo_math_70B_megatron.yaml",
             dataset_key=dataset_key,
+            prefetch=(*_LAUNCHER, "-c", _DOWNLOAD, MODEL_NAME_PLACEHOLDER),
             configs=_configs(entries[tag]),
         )
         for tag, (ray_version, python_version, entry_script, dataset_key) in rows.items()

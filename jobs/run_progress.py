@@ -1,4 +1,4 @@
-"""How a run stands, folded from its log's records: steps, rewards, checkpoints, starts.
+"""How a run stands, folded from its log's records: steps, rewards, checkpoints, nodes, starts, goodput.
 
 Steps are those of the supervisor's events: it counts from the checkpoint that training resumed from, which the
 trainer's banner does not.
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from jobs.log_records import CheckpointRemoved, Record, SupervisorEvent
+from jobs.run_account import RunAccount
 
 WINDOW_STEPS = 5
 """Rewards of single steps jump; the first and last few, averaged, tell whether training learns."""
@@ -23,7 +24,12 @@ class RunProgress:
         attempt: starts of the trainer in the run's directory.
         kept: bytes of each checkpoint, by step.
         rewards: mean reward of each step; a step done twice counts as it was done last.
+        step_times_s: seconds of each step.
+        last_save: the newest checkpoint, and the seconds for which it held training up where that is known.
+        nodes_alive: Ray nodes, as the last event says that tells of them.
+        gpus_alive: their GPUs.
         cause: why the run failed, if it did.
+        account: where the time went.
     """
 
     step: int = 0
@@ -31,7 +37,12 @@ class RunProgress:
     attempt: int = 0
     kept: dict[int, int] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
+    step_times_s: dict[int, float] = field(default_factory=dict)
+    last_save: tuple[int, float | None] | None = None
+    nodes_alive: int | None = None
+    gpus_alive: int | None = None
     cause: str | None = None
+    account: RunAccount = field(default_factory=RunAccount)
 
     def add(self, record: Record) -> None:
         """Take one more record into account."""
@@ -39,6 +50,7 @@ class RunProgress:
             case CheckpointRemoved(step=step):
                 self.kept.pop(step, None)
             case SupervisorEvent(event=event, fields=fields):
+                self.account.add(record)
                 self._add_event(event, record.step, fields)
 
     def _add_event(self, event: str, step: int | None, fields: dict[str, object]) -> None:
@@ -48,13 +60,22 @@ class RunProgress:
         match fields:
             case {"max_steps": int(max_steps)}:
                 self.max_steps = max_steps
+        for names in (("nodes_alive", "gpus_alive"), ("nodes", "gpus")):
+            match [fields.get(name) for name in names]:
+                case [int(nodes), int(gpus)]:
+                    self.nodes_alive, self.gpus_alive = nodes, gpus
         match event, fields:
             case "started", {"attempt": int(attempt)}:
                 self.attempt = attempt
             case "checkpoint", {"bytes": int(size)} if step is not None:
                 self.kept[step] = size
-            case "step", {"reward": int() | float() as reward} if step is not None:
-                self.rewards[step] = float(reward)
+                held = fields.get("blocking_s")
+                self.last_save = step, float(held) if isinstance(held, int | float) else None
+            case "step", _ if step is not None:
+                if isinstance(reward := fields.get("reward"), int | float):
+                    self.rewards[step] = float(reward)
+                if isinstance(took := fields.get("step_time_s"), int | float):
+                    self.step_times_s[step] = float(took)
             case "failed", {"cause": str(cause)}:
                 self.cause = cause
         if step is not None and event != "checkpoint":
@@ -70,6 +91,13 @@ class RunProgress:
         """Mean reward of the last steps seen."""
         return self._mean(list(self.rewards.values())[-WINDOW_STEPS:])
 
+    @property
+    def saving_share(self) -> float | None:
+        """Share of its step's time for which the last save held training up; none where one of both is unknown."""
+        step, held = self.last_save or (0, None)
+        took = self.step_times_s.get(step)
+        return held / took if held is not None and took else None
+
     @staticmethod
     def _mean(values: list[float]) -> float | None:
         return fmean(values) if values else None
@@ -83,6 +111,19 @@ def format_bytes(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.2f} TB"
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration in its two largest units; a short one in tenths."""
+    if 0 < seconds < 0.1:  # noqa: PLR2004
+        return f"{seconds * 1000:.1f} ms"
+    if 0 < seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // small} {smaller}"
+    return f"{whole} s"
 
 
 def format_reward(reward: float | None) -> str:

@@ -1,5 +1,6 @@
 """What `python -m jobs` knows of a stack: its outputs, as the engine tells them, and nothing else."""
 
+import argparse
 import json
 import subprocess
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jobs.errors import UsageError
+from jobs.run_on_head import RunOnHead
 
 _TIMEOUT_S = 120.0
 
@@ -57,6 +59,22 @@ class StackOutputs(_Outputs):
     kubeconfig: str
     ray: RayOutputs
     job: JobOutputs
+
+    @property
+    def on_head(self) -> RunOnHead:
+        """Where the run can be looked at and spoken to."""
+        return RunOnHead(
+            kubeconfig=self.kubeconfig,
+            namespace=self.ray.namespace,
+            ray_cluster=self.ray.cluster,
+            run_dir=self.job.run_dir,
+            checkpoint_dir=self.job.checkpoint_dir,
+        )
+
+
+def add_stack_argument(parser: argparse._ActionsContainer, *, required: bool) -> None:
+    """Let a command be told which stack it is about."""
+    parser.add_argument("--stack", metavar="STACK", required=required, help="the stack whose job it is")
 
 
 def read_stack_outputs(stack: str) -> StackOutputs:

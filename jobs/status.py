@@ -8,13 +8,13 @@ from rich.table import Table
 from jobs.log_parser import LogParser
 from jobs.run_progress import WINDOW_STEPS, RunProgress, format_kept, format_reward
 from jobs.stack_dashboard import open_stack_dashboard
-from jobs.stack_outputs import read_stack_outputs
+from jobs.stack_outputs import add_stack_argument, read_stack_outputs
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the command line."""
     parser = subparsers.add_parser("status", help="show how the job stands")
-    parser.add_argument("--stack", metavar="STACK", required=True, help="the stack whose job it is")
+    add_stack_argument(parser, required=True)
     parser.set_defaults(run=run)
 
 

@@ -3,7 +3,8 @@
 import argparse
 
 from jobs.errors import HeadExecError, WaitTimeout
-from jobs.planned_stop import RunOnHead, kill, wait_for_end
+from jobs.payload.control import Action
+from jobs.planned_stop import kill, wait_for_end
 from jobs.stack_dashboard import open_stack_dashboard
 from jobs.stack_outputs import read_stack_outputs
 
@@ -34,24 +35,19 @@ def run(args: argparse.Namespace) -> int:
     """
     outputs = read_stack_outputs(args.stack)
     submission_id = outputs.job.submission_id
-    run_on_head = RunOnHead(
-        kubeconfig=outputs.kubeconfig,
-        namespace=outputs.ray.namespace,
-        ray_cluster=outputs.ray.cluster,
-        run_dir=outputs.job.run_dir,
-    )
+    run_on_head = outputs.on_head
     with open_stack_dashboard(outputs) as dashboard:
         job = dashboard.get_job(submission_id)
         if not job.status.is_final and args.now:
             try:
                 # By the supervisor, which gives the GPUs back; Ray alone would leave them.
-                run_on_head.request("stop_now")
+                run_on_head.request(Action.STOP_NOW)
                 job = wait_for_end(dashboard, submission_id, timeout_s=_NOW_TIMEOUT_S, doing="stop")
             except (HeadExecError, WaitTimeout) as error:
                 print(f"{error}. Ray is told to stop it")
                 job = kill(dashboard, submission_id)
         elif not job.status.is_final:
-            run_on_head.request("stop_after_checkpoint")
+            run_on_head.request(Action.STOP_AFTER_CHECKPOINT)
             print(f"{submission_id} stops after its next checkpoint")
             job = wait_for_end(
                 dashboard, submission_id, timeout_s=args.timeout_s, doing="end after its next checkpoint"

@@ -1,8 +1,15 @@
 """What the tests of the program share: the shipped stacks, run once each against recorded providers."""
 
-import pytest
+import sys
 
-from tests.program import Run, run_program, stack_settings
+import pytest
+from google.rpc import status_pb2
+
+# Pulumi's provider and Google's libraries bring one message under two file names, and protobuf takes but one into a
+# process. No command loads both; the tests do.
+sys.modules["pulumi.runtime.proto.status_pb2"] = status_pb2
+
+from tests.program import Run, run_program, stack_settings  # noqa: E402
 
 
 @pytest.fixture(scope="session")

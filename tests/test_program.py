@@ -6,8 +6,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.components.test_rules import EXISTING_CLUSTER, EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK
 from tests.golden import assert_golden
+from tests.graph import graph_of_run
 from tests.program import REPOSITORY, Registered, Run, changed, run_program, stack_settings
 
 SCHEMA = json.loads((REPOSITORY / "twin" / "cloud" / "gcp_schema.json").read_text())
@@ -66,13 +67,16 @@ def made_on_google(run: Run) -> list[Registered]:
     [
         stack_settings("dev"),
         stack_settings("local"),
+        stack_settings("fast"),
+        changed(stack_settings("dev"), gpu_pool__machine_type="a3-ultragpu-8g"),
+        changed(stack_settings("dev"), gpu_pool__fast_network=False),
         changed(stack_settings("dev"), gpu_pool__scaling="fixed"),
         changed(stack_settings("dev"), gpu_pool__capacity={"kind": "reservation", "reservation": "mine"}),
         changed(stack_settings("dev"), gpu_pool__capacity={"kind": "flex_start", "max_run_duration_s": 7200}),
         changed(stack_settings("dev"), cluster__authorized_networks=[{"name": "office", "cidr": "203.0.113.0/24"}]),
         ADOPTED,
     ],
-    ids=["dev", "local", "fixed", "reservation", "flex_start", "authorized", "adopted"],
+    ids=["dev", "local", "fast", "a3", "slow", "fixed", "reservation", "flex_start", "authorized", "adopted"],
 )
 def test_every_input_is_one_that_the_genuine_provider_takes(settings: dict[str, Any]) -> None:
     resources = made_on_google(run_program("dev", settings))
@@ -108,6 +112,10 @@ def test_the_graph_is_as_known(dev_run: Run) -> None:
     assert_golden("graph_dev", graph)
 
 
+def test_the_graph_of_the_fast_stack_is_as_known() -> None:
+    assert_golden("graph_fast", graph_of_run(run_program("fast", stack_settings("fast")), "fast"))
+
+
 def test_every_resource_has_a_component_as_parent_and_an_explicit_provider(run: Run) -> None:
     for resource in run.resources:
         package = resource.type.partition(":")[0]
@@ -117,7 +125,7 @@ def test_every_resource_has_a_component_as_parent_and_an_explicit_provider(run: 
 
 
 def test_default_providers_are_disabled_in_every_shipped_stack() -> None:
-    for stack in ("dev", "local"):
+    for stack in ("dev", "local", "fast"):
         assert (
             "pulumi:disable-default-providers: [gcp, kubernetes]" in (REPOSITORY / f"Pulumi.{stack}.yaml").read_text()
         )
@@ -147,7 +155,24 @@ def test_two_stacks_in_one_project_share_no_cloud_name() -> None:
 def test_the_job_comes_last_and_the_ray_cluster_after_all_that_its_pods_need(run: Run) -> None:
     assert {"ray-cluster", "ray-secrets", "ray-fence"} <= run["grpo"].dependencies
     assert {"gpus-pool", "gke-system", "lustre-port", "volume-claim"} <= run["ray"].dependencies
-    assert not any("grpo" in resource.dependencies for resource in run.resources)
+    assert {resource.name for resource in run.resources if "grpo" in resource.dependencies} == {"work"}
+
+
+def test_a_destroy_asks_the_guard_of_the_work_before_anything_else_goes(run: Run) -> None:
+    """A destroy begins with what nothing depends on; components themselves are nothing in the cloud."""
+    needed = {name for resource in run.resources for name in resource.dependencies}
+    leaves = {each.name for each in run.resources if each.name not in needed and not each.type.startswith("rlstack:")}
+    assert leaves - {"google", "kubernetes"} == {"work"}
+
+
+def test_what_a_run_stands_on_outlives_it(run: Run) -> None:
+    found: set[str] = set()
+    open_ends = {"grpo"}
+    while open_ends:
+        found |= open_ends
+        # The engine deletes a child before its parent, and a parent before what the parent depends on.
+        open_ends = {each for name in open_ends for each in (*run[name].dependencies, run[name].parent)} - found - {""}
+    assert {"network-internal", "network-nat", "lustre-port", "gpus-pool", "volume-claim"} <= found
 
 
 @pytest.mark.parametrize(
@@ -165,11 +190,16 @@ def test_order_that_no_value_expresses_is_declared(run: Run, name: str, waits_fo
 
 
 def test_adopted_parts_are_read_and_nothing_beside_them_is_made() -> None:
-    run = run_program("dev", ADOPTED)
+    run = run_program("dev", changed(ADOPTED, gpu_pool__fast_network=False))
     read = {resource.name for resource in run.resources if resource.read}
     assert read == {"network-vpc", "network-subnet", "lustre-instance", "gke-cluster"}
     made = {resource.type for resource in made_on_google(run)}
-    assert made == {"gcp:projects/service:Service", "gcp:container/nodePool:NodePool"}
+    assert made == {
+        "gcp:projects/service:Service",
+        "gcp:container/nodePool:NodePool",
+        "gcp:monitoring/dashboard:Dashboard",
+        "gcp:monitoring/alertPolicy:AlertPolicy",
+    }
 
 
 def test_outputs_are_those_that_the_command_line_reads(dev_run: Run) -> None:
@@ -177,6 +207,7 @@ def test_outputs_are_those_that_the_command_line_reads(dev_run: Run) -> None:
         "ray": ["cluster", "head_service", "image", "namespace", "ray_version"],
         "job": ["checkpoint_dir", "identity", "name", "run_dir", "submission_id"],
         "lustre": ["capacity_gib", "instance_id", "mount_point"],
+        "monitoring": ["alerts", "dashboard"],
         "next_steps": ["credentials", "dashboard", "watch"],
     }
     assert json.loads(dev_run.outputs["kubeconfig"])["kind"] == "Config"

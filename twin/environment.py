@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twin.cloud.launchers import write_launchers
 from twin.kubernetes.cluster import ensure_ca_bundle
-from twin.state import STATE_VARIABLE, TwinState
+from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 from twin.toolchain import build_dir, found_on_path
 from twin.toolchain.programs import MODULES
 
@@ -16,8 +16,13 @@ from twin.toolchain.programs import MODULES
 _FOREIGN_PREFIXES = ("PULUMI_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "KUBE", "RAY_")
 
 
-def prepare(state: TwinState) -> None:
-    """Make the state directory with everything that the engine needs to start."""
+def prepare(state: TwinState, *, program_dir: Path = REPOSITORY) -> None:
+    """Make the state directory with everything that the engine needs to start.
+
+    Args:
+        state: the state directory.
+        program_dir: where the program's own modules lie; its dynamic resources are run with these.
+    """
     state.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     for directory in (state.bin_dir, state.backend_dir, state.pulumi_home):
         directory.mkdir(parents=True, exist_ok=True)
@@ -26,7 +31,7 @@ def prepare(state: TwinState) -> None:
             secret.touch(mode=0o600)
             secret.write_text(secrets.token_urlsafe(32))
     ensure_ca_bundle(state)
-    write_launchers(state)
+    write_launchers(state, program_dir=program_dir)
     for module in MODULES:
         for program in module.packages:
             link = state.bin_dir / program
@@ -51,11 +56,18 @@ def variables(state: TwinState) -> dict[str, str]:
     }
 
 
+def complete(state: TwinState) -> dict[str, str]:
+    """Return the whole environment of a client of the twin: this process's, less what speaks of another cloud."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_PREFIXES)}
+    return own | variables(state)
+
+
 def enter(state: TwinState) -> None:
     """Turn this process into a client of the twin: the engine and its providers inherit the environment."""
-    for name in [name for name in os.environ if name.startswith(_FOREIGN_PREFIXES)]:
+    wanted = complete(state)
+    for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
-    os.environ.update(variables(state))
+    os.environ.update(wanted)
 
 
 def exports(state: TwinState) -> str:

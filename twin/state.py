@@ -25,6 +25,11 @@ class TwinState:
         return self.root / "cloud.db"
 
     @property
+    def without_ray(self) -> Path:
+        """Exists in a twin whose Ray pods are Ready without a process: `python -m twin up --without-ray`."""
+        return self.root / "without-ray"
+
+    @property
     def bin_dir(self) -> Path:
         """What stands on the engine's PATH."""
         return self.root / "bin"
@@ -66,6 +71,16 @@ class TwinState:
         """The file system of one Lustre instance."""
         return self.root / "lustre" / instance_id
 
+    @property
+    def buckets(self) -> Path:
+        """The buckets of Cloud Storage, by name."""
+        return self.root / "buckets"
+
+    @property
+    def pods(self) -> Path:
+        """What the pods keep, by namespace and name."""
+        return self.root / "pods"
+
     def pod(self, namespace: str, name: str) -> Path:
         """Root, temporary files and logs of one pod."""
-        return self.root / "pods" / namespace / name
+        return self.pods / namespace / name

@@ -1,15 +1,15 @@
-"""The checkpoints of a run on disk, in NeMo-RL's layout: `step_N`, and what an interrupted save leaves beside it.
+"""The checkpoints of a run on disk, in NeMo-RL's layout: `step_N`; `leftovers.py` has what interrupted saves leave.
 
 NeMo-RL (`nemo_rl/utils/checkpoint.py`, v0.4.0) writes `tmp_step_N`, moves an existing `step_N` to `old_step_N`, renames
 `tmp_step_N` to `step_N`, and resumes from the highest `step_N`. A `tmp_step_N` that it finds it fills up as it is.
 """
 
-import os
 import re
 from pathlib import Path
 
+from jobs.payload.tree import tree_size
+
 _STEP = re.compile(r"step_(\d+)")
-_LEFTOVER = re.compile(r"(?:tmp|old)_step_(\d+)")
 _TOP_LEVEL_KEY = re.compile(r"\S")
 _MODEL_NAME = re.compile(r"(\s+)model_name:\s*(.+?)\s*")
 
@@ -29,38 +29,7 @@ def newest(checkpoint_dir: Path) -> int:
 
 def measure(checkpoint_dir: Path, step: int) -> tuple[int, int]:
     """Return a checkpoint's bytes and files; one that is pruned meanwhile counts as far as it was seen."""
-    sizes = []
-    for directory, _, files in os.walk(checkpoint_dir / f"step_{step}"):
-        for name in files:
-            try:
-                sizes.append((Path(directory) / name).lstat().st_size)
-            except FileNotFoundError:
-                continue
-    return sum(sizes), len(sizes)
-
-
-def clear_leftovers(checkpoint_dir: Path, aside: Path) -> list[str]:
-    """Move what interrupted saves left to `aside`; returns a sentence for each move. Nothing is deleted.
-
-    An `old_step_N` without its `step_N` is the only copy of that checkpoint, and becomes `step_N` again.
-    """
-    told = []
-    for path in sorted(checkpoint_dir.iterdir()) if checkpoint_dir.is_dir() else []:
-        match = _LEFTOVER.fullmatch(path.name)
-        if not match:
-            continue
-        complete = checkpoint_dir / f"step_{match[1]}"
-        if path.name.startswith("old_") and not complete.exists():
-            path.rename(complete)
-            told.append(f"{path.name} was the only copy of {complete.name} and is {complete.name} again")
-            continue
-        aside.mkdir(parents=True, exist_ok=True)
-        number = 1
-        while (target := aside / f"{path.name}.{number}").exists():
-            number += 1
-        path.rename(target)
-        told.append(f"{path.name}, left by an interrupted save, is set aside as {target}")
-    return told
+    return tree_size(checkpoint_dir / f"step_{step}")
 
 
 def model_of(checkpoint_dir: Path, step: int) -> str | None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 class Action(StrEnum):
-    """What can be asked for."""
+    """What can be asked for; a hand-over is a stop after the next checkpoint that leaves the workers to a successor."""
 
     STOP_AFTER_CHECKPOINT = "stop_after_checkpoint"
+    HAND_OVER = "hand_over"
     STOP_NOW = "stop_now"
 
 

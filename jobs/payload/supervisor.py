@@ -2,9 +2,10 @@
 
 `python -m jobs.payload.supervisor --run-dir D --checkpoint-dir D --nodes N --gpus-per-node G --max-steps S -- COMMAND`
 
-It waits for GPUs, starts the trainer, restarts it from the newest checkpoint after a lost node or a crash, and writes
-an event line for each (`event_lines.py`; the options stand in `options.py`). Requests come by file:
-`<run-dir>/supervisor/control.json` with `{"action": "stop_after_checkpoint"}` or `{"action": "stop_now"}`.
+It checks what lies in the run's directory, fetches the model, asks for workers and waits for their GPUs, starts the
+trainer, restarts it from the newest checkpoint after a lost node or a crash, gives the workers back at the end, and
+writes an event line for each (`event_lines.py`; the options stand in `options.py`). Requests come by file:
+`<run-dir>/supervisor/control.json` with `{"action": "stop_after_checkpoint"}`, `hand_over` or `stop_now`.
 
 | exit code | meaning | Ray's status |
 |---|---|---|
@@ -21,65 +22,35 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
-from jobs.payload import checkpoints
-from jobs.payload.control import Action, Control
+from jobs.payload import checkpoints, leftovers, run_identity
+from jobs.payload.allowance import Allowance
+from jobs.payload.attempt import Attempt, AttemptEnd
+from jobs.payload.capacity import Capacity
+from jobs.payload.clock import Clock
+from jobs.payload.control import Control
 from jobs.payload.decisions import Ending, Judge, Verdict
+from jobs.payload.endings import (
+    EXIT_FAILED,
+    EXIT_PLANNED_STOP,
+    EXIT_SIGNAL,
+    StopReason,
+    StopRequested,
+    Unrecoverable,
+)
 from jobs.payload.event_lines import EventWriter
+from jobs.payload.event_record import EventRecord
+from jobs.payload.interrupts import Interrupts
 from jobs.payload.lease import Lease
 from jobs.payload.nodes import NodeTable, NodeView, RayNodeTable
 from jobs.payload.options import Options, parse
-from jobs.payload.progress import Phase, Progress
-from jobs.payload.trainer import Trainer
+from jobs.payload.prefetch import Prefetch
+from jobs.payload.trainer import StartCommand, Trainer
+from jobs.payload.workers import ApiServer, Workers
 
-EXIT_FAILED = 1
-EXIT_PLANNED_STOP = 75  # EX_TEMPFAIL of sysexits.h: try again later
-EXIT_SIGNAL = 128 + signal.SIGTERM
-
-_TICK_S = 0.2
-_WAIT_TICK_S = 1.0
-_NODES_EVERY_S = 3.0
-_FILES_EVERY_S = 2.0
-_STATUS_EVERY_S = 60.0
-_SIGNAL_GRACE_S = 1.5  # Ray kills 3 s after its SIGTERM (RAY_JOB_STOP_WAIT_TIME_S)
-_STOP_GRACE_S = 30.0
-
-
-class Clock(Protocol):
-    """Time, so that tests and simulations bring their own."""
-
-    def monotonic(self) -> float:
-        """Return seconds that never go back."""
-        ...
-
-    def sleep(self, seconds: float, /) -> None:
-        """Let seconds pass."""
-        ...
-
-
-class _StopRequested(Exception):
-    """Training must end now, for the reason given."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class _Unrecoverable(Exception):
-    """The run cannot go on; the text is the cause."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Watched:
-    """What one start of the trainer came to."""
-
-    exit_code: int
-    progress: Progress
-    stalled: bool
+_LEASE_EVERY_S = 1.0
+_LEASE_LIVES = 10  # an owner that lives so much longer is at work, and somebody has to decide between the two
 
 
 class Supervisor:
@@ -94,8 +65,23 @@ class Supervisor:
         lease: Lease,
         clock: Clock,
         environment: Mapping[str, str],
-        start_trainer: Callable[..., Trainer],
+        start_trainer: StartCommand,
+        submission_id: str | None = None,
+        api_server: ApiServer | None = None,
     ) -> None:
+        """Prepare a supervision; nothing is read or started yet.
+
+        Args:
+            options: the command line.
+            events: the output.
+            nodes: Ray's table of nodes.
+            lease: the claim on the run's directory.
+            clock: what waits and limits are measured on.
+            environment: this process's variables, for the trainer.
+            start_trainer: starts the training command.
+            submission_id: the Ray job that this is.
+            api_server: the way to the API server, where workers are to be scaled.
+        """
         self._options = options
         self._events = events
         self._nodes = nodes
@@ -103,233 +89,173 @@ class Supervisor:
         self._clock = clock
         self._environment = {**environment, "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1", **options.environment}
         self._start_trainer = start_trainer
+        self._submission_id = submission_id
         self._judge = Judge(max_steps=options.max_steps, max_crashes=options.max_crashes)
+        self._release = run_identity.ReleaseFile(options.run_dir / "supervisor" / "release.json")
         self._control = Control(options.run_dir / "supervisor" / "control.json")
-        self._signalled = False
-        self._stop_after_checkpoint = False
+        self._interrupts = Interrupts(
+            clock=clock,
+            lease=lease,
+            control=self._control,
+            allowance=Allowance(
+                events.usage, now=events.now, max_run_s=options.max_run_s, budget_gpu_hours=options.budget_gpu_hours
+            ),
+            save_limit_s=options.save_limit_s,
+        )
+        self._workers = (
+            Workers(options.scale_raycluster, api=api_server, events=events, clock=clock, interrupts=self._interrupts)
+            if options.scale_raycluster and api_server
+            else None
+        )
+        self._capacity = Capacity(
+            options, events=events, nodes=nodes, workers=self._workers, clock=clock, interrupts=self._interrupts
+        )
         self._step = 0
-        self._progress = Progress(step=0, since=0)
+        self._owns_run = False
 
     def stop(self) -> None:
         """Take note of a signal; acted upon within a tick."""
-        self._signalled = True
+        self._interrupts.signal()
 
     def run(self) -> int:
         """Supervise until the run is done, has failed or is stopped; returns the exit code."""
+        directory = self._options.checkpoint_dir
         try:
-            self._refuse_other_model()
+            self._step = checkpoints.newest(directory)
+            run_identity.refuse_other_model(directory, self._options.model_name)
+            self._release.refuse_other(directory, self._options.release)
             self._take_lease()
+            self._owns_run = True
             self._control.discard()
-            return self._train_until_the_end()
-        except _StopRequested as stop:
-            # After a signal every moment counts.
-            kept = None if stop.reason == "signal" else self._kept()
-            self._events.emit("stopped", step=self._step, reason=stop.reason, kept=kept)
-            return EXIT_SIGNAL if stop.reason == "signal" else EXIT_PLANNED_STOP
-        except (_Unrecoverable, OSError) as failure:
+            self._train_until_the_end()
+        except StopRequested as stop:
+            if not stop.reason.is_planned:
+                # After a signal every moment counts, and a successor needs the workers.
+                self._events.emit("stopped", step=self._step, reason=stop.reason)
+                return EXIT_SIGNAL if stop.reason is StopReason.SIGNAL else EXIT_PLANNED_STOP
+            if stop.reason.gives_workers_back:
+                self._release_workers()
+            self._events.emit("stopped", step=self._step, reason=stop.reason, cause=stop.cause, kept=self._kept())
+            return EXIT_PLANNED_STOP
+        except (Unrecoverable, OSError) as failure:
+            self._release_workers()
             self._events.emit("failed", step=self._step, cause=str(failure), kept=self._kept())
             return EXIT_FAILED
+        else:
+            self._release_workers()
+            self._events.emit("done", step=self._step, kept=self._kept())
+            return 0
         finally:
             self._lease.release()
 
-    def _train_until_the_end(self) -> int:
-        limit_s = self._options.max_capacity_wait_s
-        while True:
-            self._step = checkpoints.newest(self._options.checkpoint_dir)
-            if self._step >= self._options.max_steps:
-                self._events.emit("done", step=self._step, kept=self._kept())
-                return 0
-            view = self._wait_for_gpus(limit_s)
-            watched = self._train(view)
-            verdict = self._judge_ending(watched, view)
-            match verdict:
+    def _train_until_the_end(self) -> None:
+        """Return when the last step is reached; every other end is an exception."""
+        options = self._options
+        if self._is_done():
+            return
+        self._release.write(options.release)
+        if options.prefetch:
+            self._prefetch()
+        limit_s = options.max_capacity_wait_s
+        while not self._is_done():
+            view = self._capacity.wait(limit_s=limit_s, step=self._step)
+            ended = self._train(view)
+            match self._judge_ending(ended, view):
                 case Verdict.DONE:
-                    self._events.emit("done", step=self._step, kept=self._kept())
-                    return 0
+                    return
                 case Verdict.STOPPED:
-                    raise _StopRequested("time" if watched.progress.ran_out_of_time else "early_exit")
+                    raise StopRequested(StopReason.TIME if ended.progress.ran_out_of_time else StopReason.EARLY_EXIT)
                 case Verdict.FAILED:
-                    cause = watched.progress.cause or f"the training command ended with exit code {watched.exit_code}"
-                    raise _Unrecoverable(f"{cause} ({self._judge.crashes} times in a row without a step gained)")
-            limit_s = self._options.max_recovery_wait_s
+                    cause = ended.progress.cause or f"the training command ended with exit code {ended.exit_code}"
+                    raise Unrecoverable(f"{cause} ({self._judge.crashes} times in a row without a step gained)")
+            limit_s = options.max_recovery_wait_s
 
-    # Before training.
-
-    def _refuse_other_model(self) -> None:
-        directory, wanted = self._options.checkpoint_dir, self._options.model_name
-        self._step = checkpoints.newest(directory)
-        found = checkpoints.model_of(directory, self._step) if self._step else None
-        if wanted and found and found != wanted:
-            raise _Unrecoverable(
-                f"{directory}/step_{self._step} holds a checkpoint of {found}, and {wanted} is to be trained: "
-                "NeMo-RL would load the one into the other. Give the job another name, or move the directory away"
-            )
+    def _is_done(self) -> bool:
+        self._step = checkpoints.newest(self._options.checkpoint_dir)
+        return self._step >= self._options.max_steps
 
     def _take_lease(self) -> None:
         began = self._clock.monotonic()
+        patience_s = _LEASE_LIVES * self._options.lease_ttl_s
         told = None
         while owner := self._lease.try_take(self._clock.monotonic()):
+            waited_s = self._clock.monotonic() - began
+            if waited_s > patience_s:
+                raise Unrecoverable(
+                    f"{self._options.run_dir} is in the hands of {owner}, which has been alive for {waited_s:.0f} s "
+                    "since this job began: two must not train in one directory. Stop that Ray job, then submit again"
+                )
             if owner != told:
-                self._events.emit("waiting", reason="lease", waited_s=round(self._clock.monotonic() - began, 1))
+                self._events.emit("waiting", reason="lease", waited_s=round(waited_s, 1), limit_s=patience_s)
                 told = owner
-            self._pause(_WAIT_TICK_S)
+            self._interrupts.pause(_LEASE_EVERY_S)
 
-    def _wait_for_gpus(self, limit_s: float) -> NodeView:
-        """Wait until all GPUs are there and the nodes have been the same for a while."""
-        options, began = self._options, self._clock.monotonic()
-        known: frozenset[str] = frozenset()
-        still_since = told_at = -float("inf")
-        told = None
-        while True:
-            view, now = self._nodes.view(), self._clock.monotonic()
-            if known != (known := frozenset(view.addresses)):
-                still_since = now
-            enough = view.has(options.nodes, options.gpus_per_node)
-            if enough and now - still_since >= options.settle_s:
-                return view
-            status = ("settling" if enough else "gpus", sum(view.gpus.values()), len(view.addresses))
-            if status != told or now - told_at >= _STATUS_EVERY_S:
-                self._events.emit(
-                    "waiting",
-                    reason=status[0],
-                    gpus_alive=status[1],
-                    gpus_needed=options.nodes * options.gpus_per_node,
-                    nodes_alive=status[2],
-                    waited_s=round(now - began, 1),
-                    limit_s=limit_s,
-                )
-                told, told_at = status, now
-            if now - began > limit_s:
-                raise _Unrecoverable(
-                    f"only {status[1]} of {options.nodes * options.gpus_per_node} GPUs on {status[2]} nodes after "
-                    f"{limit_s:.0f} s. Submit again when there is capacity; the run goes on from step {self._step}"
-                )
-            self._obey()
-            if self._stop_after_checkpoint:
-                raise _StopRequested("control")  # the newest checkpoint is all there is
-            self._pause(_WAIT_TICK_S)
+    def _prefetch(self) -> None:
+        self._interrupts.obey()
+        self._interrupts.at_checkpoint()
+        prefetch = Prefetch(
+            self._options,
+            events=self._events,
+            clock=self._clock,
+            interrupts=self._interrupts,
+            environment=self._environment,
+            start=self._start_trainer,
+        )
+        prefetch.run(step=self._step)
 
-    # Training.
-
-    def _train(self, view: NodeView) -> _Watched:
+    def _train(self, view: NodeView) -> AttemptEnd:
         options = self._options
-        for told in checkpoints.clear_leftovers(options.checkpoint_dir, options.run_dir / "set-aside"):
-            self._events.pass_through(f"{told}\n".encode())
+        told = leftovers.clear_saves(options.checkpoint_dir, options.run_dir / "set-aside")
+        if options.model_name:
+            told += leftovers.clear_import(self._environment, options.model_name)
+        if told:
+            self._events.emit("set_aside", told=told)
         self._step = checkpoints.newest(options.checkpoint_dir)
         if self._step:
             self._events.emit("resumed", step=self._step, kept=self._kept())
+        attempt = Attempt(
+            options,
+            step=self._step,
+            view=view,
+            events=self._events,
+            nodes=self._nodes,
+            lease=self._lease,
+            clock=self._clock,
+            interrupts=self._interrupts,
+        )
         try:
-            trainer = self._start_trainer(
-                options.command,
-                workdir=options.workdir,
-                environment=self._environment,
-                pass_through=self._events.pass_through,
-            )
-        except OSError as error:
-            raise _Unrecoverable(f"{options.command[0]} cannot be started in {options.workdir}: {error}") from error
-        self._progress = Progress(step=self._step, since=self._clock.monotonic())
-        with self._ended_with(trainer):
-            self._lease.record_trainer(trainer.pid)
-            self._events.emit(
-                "started",
-                attempt=self._count_start(),
-                step=self._step,
-                max_steps=options.max_steps,
-                nodes=len(view.gpus),
-                gpus=sum(view.gpus.values()),
-                submission_id=_submission_id(),
-            )
-            return self._watch(trainer, view)
+            return attempt.run(self._start_trainer, environment=self._environment, submission_id=self._submission_id)
+        finally:
+            self._step = attempt.step
 
-    def _watch(self, trainer: Trainer, view: NodeView) -> _Watched:
-        """Follow one start of the trainer to its end, or end it."""
-        options, clock = self._options, self._clock
-        limits = {
-            Phase.SETUP: options.setup_limit_s,
-            Phase.STEP: options.step_limit_s,
-            Phase.SAVE: options.save_limit_s,
-        }
-        progress = self._progress
-        known = set(checkpoints.steps(options.checkpoint_dir))
-        nodes_at = files_at = clock.monotonic()
-        node_lost_at: float | None = None
-        while True:
-            code = trainer.exit_code()
-            self._take_in(trainer)
-            now = clock.monotonic()
-            if code is not None or now - files_at >= _FILES_EVERY_S:
-                files_at = now
-                self._obey()
-                self._report_checkpoints(known)
-            if code is not None:
-                return _Watched(exit_code=code, progress=progress, stalled=False)
-            if now - nodes_at >= _NODES_EVERY_S:
-                nodes_at = now
-                gone = view.addresses.keys() - self._nodes.view().addresses.keys()
-                node_lost_at = (node_lost_at or now) if gone else None
-            phase: str | None = progress.stalled(now, limits)
-            limit_s = limits[progress.phase]
-            if node_lost_at is not None and now - node_lost_at > options.node_loss_settle_s:
-                # A trainer that has not noticed by now waits for an answer that never comes.
-                phase, limit_s = "node_loss", options.node_loss_settle_s
-            if phase:
-                self._events.emit("stalled", step=progress.step, phase=phase, limit_s=limit_s)
-                return _Watched(exit_code=self._end(trainer, _STOP_GRACE_S), progress=progress, stalled=True)
-            self._pause()
-
-    def _take_in(self, trainer: Trainer) -> None:
-        for line in trainer.lines():
-            done = self._progress.read(line, self._clock.monotonic())
-            if done:
-                self._step = done.step
-                self._events.emit(
-                    "step",
-                    step=done.step,
-                    max_steps=self._options.max_steps,
-                    reward=done.reward,
-                    step_time_s=done.step_time_s,
-                )
-
-    def _report_checkpoints(self, known: set[int]) -> None:
-        """Tell of each checkpoint that has got its final name."""
-        fresh = sorted(set(checkpoints.steps(self._options.checkpoint_dir)) - known)
-        for step in fresh:
-            size, files = checkpoints.measure(self._options.checkpoint_dir, step)
-            self._events.emit("checkpoint", step=step, bytes=size, files=files, blocking_s=self._progress.blocking_s)
-        known.update(fresh)
-        if fresh and self._stop_after_checkpoint:
-            raise _StopRequested("control")
-
-    # After training.
-
-    def _judge_ending(self, watched: _Watched, view: NodeView) -> Verdict:
-        lost = () if watched.exit_code == 0 and not watched.stalled else self._lost_nodes(view)
+    def _judge_ending(self, ended: AttemptEnd, view: NodeView) -> Verdict:
+        lost = () if ended.exit_code == 0 and not ended.stalled else self._lost_nodes(view)
         verdict = self._judge.judge(
             Ending(
-                exit_code=watched.exit_code,
-                step=watched.progress.step,
+                exit_code=ended.exit_code,
+                step=ended.progress.step,
                 newest_checkpoint=checkpoints.newest(self._options.checkpoint_dir),
-                reached_last_step=watched.progress.reached_last_step,
+                reached_last_step=ended.progress.reached_last_step,
                 nodes_lost=bool(lost),
-                stalled=watched.stalled,
+                stalled=ended.stalled,
             )
         )
         if verdict is Verdict.RECOVER:
             now = self._nodes.view()
             self._events.emit(
                 "lost_node",
-                step=watched.progress.step,
+                step=ended.progress.step,
                 nodes=sorted(lost),
                 nodes_alive=len(now.addresses),
                 gpus_alive=sum(now.gpus.values()),
-                exit_code=watched.exit_code,
+                exit_code=ended.exit_code,
             )
         elif verdict in {Verdict.RETRY, Verdict.FAILED}:
             self._events.emit(
                 "crashed",
-                step=watched.progress.step,
-                exit_code=watched.exit_code,
-                cause=watched.progress.cause,
+                step=ended.progress.step,
+                exit_code=ended.exit_code,
+                cause=ended.progress.cause,
                 crashes=self._judge.crashes,
                 max_crashes=self._options.max_crashes,
             )
@@ -342,61 +268,17 @@ class Supervisor:
             gone = view.addresses.keys() - self._nodes.view().addresses.keys()
             if gone or self._clock.monotonic() >= deadline:
                 return tuple(view.addresses[node] for node in gone)
-            self._pause()
+            self._interrupts.pause()
 
-    # Throughout.
+    def _release_workers(self) -> None:
+        # Without the lease they may be another supervisor's, at work.
+        if self._workers and self._owns_run:
+            self._workers.release()
 
     def _kept(self) -> dict[str, int]:
         """Return the bytes of each checkpoint on disk, by step."""
         directory = self._options.checkpoint_dir
         return {str(step): checkpoints.measure(directory, step)[0] for step in checkpoints.steps(directory)}
-
-    def _pause(self, seconds: float = _TICK_S) -> None:
-        """Let a moment pass; raises if somebody wants an end."""
-        self._clock.sleep(seconds)
-        if self._signalled:
-            raise _StopRequested("signal")
-        if self._lease.is_lost:
-            raise _StopRequested("lease")
-
-    def _obey(self) -> None:
-        """Act upon a request by file."""
-        match self._control.take():
-            case Action.STOP_NOW:
-                raise _StopRequested("control")
-            case Action.STOP_AFTER_CHECKPOINT:
-                self._stop_after_checkpoint = True
-
-    @contextmanager
-    def _ended_with(self, trainer: Trainer) -> Iterator[None]:
-        """Leave no trainer behind, whatever ends its supervision."""
-        try:
-            yield
-        except _StopRequested as stop:
-            self._end(trainer, {"signal": _SIGNAL_GRACE_S, "lease": 0.0}.get(stop.reason, _STOP_GRACE_S))
-            raise
-        finally:
-            trainer.kill()
-            self._take_in(trainer)
-            self._lease.record_trainer(None)
-
-    def _end(self, trainer: Trainer, grace_s: float) -> int:
-        """Ask the trainer to end, then make it; returns its exit code."""
-        deadline = self._clock.monotonic() + grace_s
-        if grace_s:
-            trainer.terminate()
-        while (code := trainer.exit_code()) is None and self._clock.monotonic() < deadline:
-            self._clock.sleep(_TICK_S)
-        return trainer.kill() if code is None else code
-
-    def _count_start(self) -> int:
-        """Count the starts of the trainer in this run directory, across Ray jobs."""
-        path = self._options.run_dir / "supervisor" / "starts"
-        count = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
-        draft = path.with_suffix(".draft")
-        draft.write_text(str(count), encoding="utf-8")
-        draft.replace(path)
-        return count
 
 
 def _submission_id() -> str | None:
@@ -410,18 +292,21 @@ def main(arguments: Sequence[str]) -> int:
     """Supervise one run on the Ray cluster that this process was started on."""
     options = parse(arguments)
     environment = dict(os.environ)  # before Ray adds its own
-    (options.run_dir / "supervisor").mkdir(parents=True, exist_ok=True)
+    state_dir = options.run_dir / "supervisor"
+    state_dir.mkdir(parents=True, exist_ok=True)
     options.checkpoint_dir.mkdir(parents=True, exist_ok=True)
+    submission_id = _submission_id()
+    owner = submission_id or f"pid {os.getpid()}"
     supervisor = Supervisor(
         options,
-        events=EventWriter(sys.stdout.buffer),
+        events=EventWriter(sys.stdout.buffer, record=EventRecord(state_dir / "events.jsonl", submission_id=owner)),
         nodes=RayNodeTable(),
-        lease=Lease(
-            options.run_dir / "supervisor", owner=_submission_id() or f"pid {os.getpid()}", ttl_s=options.lease_ttl_s
-        ),
+        lease=Lease(state_dir, owner=owner, ttl_s=options.lease_ttl_s),
         clock=time,
         environment=environment,
         start_trainer=Trainer,
+        submission_id=submission_id,
+        api_server=ApiServer.of_this_pod(environment),
     )
     # After Ray has set its own handlers.
     signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())

@@ -1,4 +1,4 @@
-"""One start of the training command: its processes, and its output as bytes to pass on and lines to read."""
+"""One start of a command: its processes, its output as bytes to pass on and lines to read, and its end."""
 
 import contextlib
 import os
@@ -7,13 +7,85 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
+from jobs.payload.clock import Clock
+from jobs.payload.endings import StopReason, StopRequested
+from jobs.payload.interrupts import TICK_S
+
+STOP_GRACE_S = 30.0
+
+_GRACE_S = {StopReason.SIGNAL: 1.5, StopReason.LEASE: 0.0}  # Ray kills 3 s after SIGTERM (RAY_JOB_STOP_WAIT_TIME_S)
 _GUARD = Path(__file__).with_name("guard.py")
 _CHUNK_BYTES = 65_536
 _MAX_LINE_BYTES = 8_192  # a longer line holds nothing for the supervisor; it is passed on whole all the same
 _DRAIN_TIMEOUT_S = 5.0
+
+
+class RunningCommand(Protocol):
+    """What the supervisor needs of a command that it has started; `Trainer` is one."""
+
+    @property
+    def pid(self) -> int:
+        """The process that leads its group."""
+        ...
+
+    def lines(self) -> list[str]:
+        """Return the lines since the last call."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Return the exit code once it has ended."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        ...
+
+    def kill(self) -> int:
+        """End it at once; returns the exit code."""
+        ...
+
+
+class StartCommand(Protocol):
+    """Starts a command; `Trainer` itself, or what a simulation has in its place."""
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        /,
+        *,
+        workdir: Path,
+        environment: Mapping[str, str],
+        pass_through: Callable[[bytes], None],
+    ) -> RunningCommand:
+        """Start it; see `Trainer`."""
+        ...
+
+
+def end(command: RunningCommand, *, grace_s: float, clock: Clock) -> int:
+    """Ask a command to end, then make it; returns its exit code."""
+    deadline = clock.monotonic() + grace_s
+    if grace_s:
+        command.terminate()
+    while (code := command.exit_code()) is None and clock.monotonic() < deadline:
+        clock.sleep(TICK_S)
+    return command.kill() if code is None else code
+
+
+@contextmanager
+def ended_at_exit(command: RunningCommand, *, clock: Clock) -> Iterator[None]:
+    """Leave nothing of a command behind, whatever ends its supervision."""
+    try:
+        yield
+    except StopRequested as stop:
+        end(command, grace_s=_GRACE_S.get(stop.reason, STOP_GRACE_S), clock=clock)
+        raise
+    finally:
+        command.kill()
 
 
 class Trainer:

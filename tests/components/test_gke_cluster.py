@@ -3,7 +3,7 @@
 import json
 
 from components.gke_cluster import kubeconfig
-from tests.components.test_rules import EXISTING_CLUSTER, EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK
 from tests.golden import assert_golden
 from tests.program import Run, changed, run_program, stack_settings
 

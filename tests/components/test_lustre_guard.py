@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from components.lustre_guard import FIXED, LustreGuardProvider, refusals
+from components.lustre_tiers import LUSTRE_TIERS
 
 # As the engine hands it over: numbers are floats.
 RECORD: dict[str, Any] = {
@@ -50,3 +51,20 @@ def test_growth_is_a_change_of_the_record_and_never_a_replacement() -> None:
     assert diff.changes
     assert not diff.replaces
     assert not LustreGuardProvider().diff("rlstack-dev", RECORD, RECORD).changes
+
+
+@pytest.mark.parametrize("tier_mbps", [tier for tier, row in LUSTRE_TIERS.items() if row.threshold < row.maximum])
+def test_no_instance_grows_past_the_threshold_of_its_tier_and_one_beyond_it_grows_on(tier_mbps: int) -> None:
+    tier = LUSTRE_TIERS[tier_mbps]
+    beyond = (tier.threshold // tier.large_step + 1) * tier.large_step
+
+    def grow(old_gib: int, new_gib: int) -> dict[str, str]:
+        record = {**RECORD, "throughput_mbps_per_tib": float(tier_mbps)}
+        return refusals({**record, "capacity_gib": float(old_gib)}, {**record, "capacity_gib": new_gib})
+
+    assert grow(tier.minimum, tier.threshold) == {}
+    assert (
+        f"cannot grow past that, and Google would refuse. Write {tier.threshold} or less"
+        in (grow(tier.threshold, beyond)["capacity_gib"])
+    )
+    assert grow(beyond, beyond + tier.large_step) == {}

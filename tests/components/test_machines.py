@@ -35,6 +35,13 @@ def test_a_worker_has_the_node_to_itself_but_for_the_cluster_s_own_pods(name: st
     assert machine.allocatable_memory_gib / 2 < machine.pod_memory_gib < machine.allocatable_memory_gib
 
 
+@pytest.mark.parametrize("name", GPU_MACHINES)
+def test_a_row_with_rdma_has_a_second_gvnic_and_a_tuning_of_nccl(name: str) -> None:
+    accelerators = GPU_MACHINES[name].accelerators
+    assert accelerators is not None
+    assert (accelerators.rdma_nics > 0) == (GPU_MACHINES[name].gvnics == 2) == bool(accelerators.nccl_tuner_config)
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_zones_come_with_the_day_they_were_read_and_doubts_name_real_fields(name: str) -> None:
     machine = MACHINES[name]

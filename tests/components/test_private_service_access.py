@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.components.test_rules import EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_NETWORK
 from tests.program import Run, changed, run_program, stack_settings
 
 

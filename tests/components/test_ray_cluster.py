@@ -1,15 +1,23 @@
 """The Ray cluster: head where nothing is preempted, workers where the GPUs are, secrets as files, ports fenced."""
 
+import shlex
 from typing import Any
 
 import pytest
 
-from components.ray_cluster import MISSING_KIND_ATTEMPTS, network_policy_spec, retry_without_operator
+from components.ray_cluster import MISSING_KIND_ATTEMPTS, retry_without_operator
+from components.ray_cluster_spec import network_policy_spec
 from jobs.errors import RlstackError
+from jobs.payload import workers
 from tests.golden import assert_golden
 from tests.program import Inputs, Run, changed, run_program, stack_settings
 
 MISSING = 'no matches for kind "RayCluster" in version "ray.io/v1"'
+
+
+@pytest.fixture(scope="module")
+def kept_run() -> Run:
+    return run_program("dev", changed(stack_settings("dev"), ray__workers_after_run="keep"))
 
 
 def pods(run: Run) -> dict[str, Inputs]:
@@ -49,10 +57,45 @@ def test_workers_tolerate_exactly_the_taint_of_their_pool(run: Run) -> None:
     assert pods(run)["worker"]["nodeSelector"]["cloud.google.com/gke-nodepool"] == run["gpus-pool"].inputs["name"]
 
 
-def test_every_worker_can_be_released_and_none_is_too_many_for_the_pool(run: Run) -> None:
+def test_a_cluster_comes_up_without_workers_and_no_number_of_nodes_changes_it(run: Run) -> None:
     (group,) = run["ray-cluster"].inputs["spec"]["workerGroupSpecs"]
+    assert (group["replicas"], group["minReplicas"]) == (0, 0)
+    assert group["maxReplicas"] >= run["gpus-pool"].inputs["autoscaling"]["maxNodeCount"]
+    assert group["groupName"] == workers.GROUP
+
+
+def test_kept_workers_are_one_a_node_and_changed_in_place(kept_run: Run) -> None:
+    cluster = kept_run["ray-cluster"]
+    (group,) = cluster.inputs["spec"]["workerGroupSpecs"]
     assert group["minReplicas"] == 0
-    assert group["replicas"] == group["maxReplicas"] == run["gpus-pool"].inputs["autoscaling"]["maxNodeCount"]
+    assert group["replicas"] == group["maxReplicas"] == kept_run["gpus-pool"].inputs["autoscaling"]["maxNodeCount"]
+    assert "ignoreChanges" not in cluster.options
+    assert "--scale-raycluster" not in kept_run["grpo"].inputs["entrypoint"]
+    head = pods(kept_run)["head"]
+    assert "serviceAccountName" not in head
+    assert not [volume for volume in head["volumes"] if "projected" in volume]
+    assert not [resource for resource in kept_run.resources if "scaler" in resource.name]
+
+
+def test_only_the_head_gets_a_token_where_the_supervisor_reads_it(run: Run) -> None:
+    head, worker = pods(run)["head"], pods(run)["worker"]
+    (volume,) = [volume for volume in head["volumes"] if "projected" in volume]
+    (mount,) = [mount for mount in head["containers"][0]["volumeMounts"] if mount["name"] == volume["name"]]
+    assert (mount["mountPath"], mount["readOnly"]) == (str(workers.CREDENTIALS_DIR), True)
+    files = [
+        source.get("serviceAccountToken", {}).get("path") or source["configMap"]["items"][0]["path"]
+        for source in volume["projected"]["sources"]
+    ]
+    assert files == ["token", "ca.crt"]
+    assert head["serviceAccountName"] == run["ray-scaler-account"].inputs["metadata"]["name"]
+    assert "serviceAccountName" not in worker
+    assert not [volume for volume in worker["volumes"] if "projected" in volume]
+
+
+def test_the_run_scales_the_cluster_that_it_runs_on(run: Run) -> None:
+    metadata = run["ray-cluster"].inputs["metadata"]
+    words = shlex.split(run["grpo"].inputs["entrypoint"])
+    assert words[words.index("--scale-raycluster") + 1] == f"{metadata['namespace']}/{metadata['name']}"
 
 
 @pytest.mark.parametrize("pod", ["head", "worker"])
@@ -65,7 +108,7 @@ def test_shared_memory_lies_below_the_memory_limit(run: Run, pod: str) -> None:
 
 
 @pytest.mark.parametrize("pod", ["head", "worker"])
-def test_pods_get_lustre_secret_files_and_no_service_account_token(run: Run, pod: str) -> None:
+def test_pods_get_lustre_secret_files_and_no_token_unasked(run: Run, pod: str) -> None:
     spec = pods(run)[pod]
     mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     assert spec["automountServiceAccountToken"] is False
@@ -108,22 +151,33 @@ def test_what_training_s_pods_do_not_depend_on_leaves_the_spec_alone(change: dic
     assert after["ray-cluster"].inputs["spec"] == dev_run["ray-cluster"].inputs["spec"]
 
 
-def test_labels_of_the_stack_are_on_the_cluster_and_on_no_pod(dev_run: Run) -> None:
-    assert dev_run["ray-cluster"].inputs["metadata"]["labels"] == {"purpose": "grpo"}
-    assert "purpose" not in str(dev_run["ray-cluster"].inputs["spec"])
+def test_a_label_of_the_stack_is_neither_on_the_cluster_nor_on_its_pods(dev_run: Run) -> None:
+    assert dev_run["gpus-pool"].inputs["nodeConfig"]["resourceLabels"] == {"purpose": "grpo"}
+    assert "purpose" not in str(dev_run["ray-cluster"].inputs)
 
 
-def test_another_image_replaces_and_another_node_count_does_not(dev_run: Run) -> None:
-    replaced_on = dev_run["ray-cluster"].options["replaceOnChanges"]
-    before = dev_run["ray-cluster"].inputs["spec"]
+def test_nothing_updates_a_cluster_that_a_run_scales(dev_run: Run) -> None:
+    cluster = dev_run["ray-cluster"]
     image = run_program("dev", changed(stack_settings("dev"), ray__image="example.com/mirror/nemo-rl:v0.5.0"))
     nodes = run_program("dev", changed(stack_settings("dev"), gpu_pool__node_count=4))
-    assert image["ray-cluster"].inputs["spec"]["headGroupSpec"] != before["headGroupSpec"]
-    after = nodes["ray-cluster"].inputs["spec"]
+    assert image["ray-cluster"].inputs["spec"]["headGroupSpec"] != cluster.inputs["spec"]["headGroupSpec"]
+    assert nodes["ray-cluster"].inputs == cluster.inputs
+    assert cluster.options["replaceOnChanges"] == ["spec"]
+    assert cluster.options["ignoreChanges"] == ["spec.workerGroupSpecs[0].replicas"]
+    assert cluster.options["deleteBeforeReplace"] is True
+
+
+def test_of_a_cluster_that_keeps_its_workers_another_image_replaces_and_another_node_count_does_not(
+    kept_run: Run,
+) -> None:
+    before = kept_run["ray-cluster"].inputs["spec"]
+    settings = changed(stack_settings("dev"), ray__workers_after_run="keep", gpu_pool__node_count=4)
+    after = run_program("dev", settings)["ray-cluster"].inputs["spec"]
+    assert after["workerGroupSpecs"][0]["replicas"] == 4
     assert after["headGroupSpec"] == before["headGroupSpec"]
     assert after["workerGroupSpecs"][0]["template"] == before["workerGroupSpecs"][0]["template"]
+    replaced_on = kept_run["ray-cluster"].options["replaceOnChanges"]
     assert replaced_on == ["spec.headGroupSpec", "spec.rayVersion", "spec.workerGroupSpecs[*].template"]
-    assert dev_run["ray-cluster"].options["deleteBeforeReplace"] is True
 
 
 def test_up_waits_for_the_head_and_not_for_gpus(dev_run: Run) -> None:

@@ -30,3 +30,26 @@ def test_no_secret_and_no_label_is_part_of_the_job_s_identity() -> None:
     labelled = changed(stack_settings("dev"), project__labels={"team": "rl"})
     before = training_entrypoint(parse_config("dev", stack_settings("dev")))
     assert training_entrypoint(parse_config("dev", labelled)) == before
+
+
+def option(entrypoint: str, name: str) -> str | None:
+    words = shlex.split(entrypoint)
+    return words[words.index(name) + 1] if name in words else None
+
+
+def test_the_model_is_fetched_as_the_release_says_unless_the_config_says_not() -> None:
+    for stack, model in (("dev", "Qwen/Qwen2.5-72B-Instruct"), ("local", "adder-100k")):
+        command = option(training_entrypoint(parse_config(stack, stack_settings(stack))), "--prefetch")
+        assert command is not None
+        assert shlex.split(command)[:3] == ["uv", "run", "python"]
+        assert shlex.split(command)[-1] == model
+        without = changed(stack_settings(stack), job__prefetch=False)
+        assert option(training_entrypoint(parse_config(stack, without)), "--prefetch") is None
+
+
+def test_a_run_s_limits_and_its_release_reach_the_supervisor() -> None:
+    settings = changed(stack_settings("dev"), job__budget_gpu_hours=64, job__limits={"max_run_s": 7200})
+    entrypoint = training_entrypoint(parse_config("dev", settings))
+    assert option(entrypoint, "--budget-gpu-hours") == "64.0"
+    assert option(entrypoint, "--max-run-s") == "7200.0"
+    assert option(entrypoint, "--release") == "v0.4.0"

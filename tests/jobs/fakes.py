@@ -93,6 +93,6 @@ class FakeSupervisor:
         [request] = re.findall(r"'(\{.*?\})'", command[-1])
         self.asked.append(json.loads(request))
         for submission_id, job in self.dashboard.jobs.items():
-            if self.saves and not job.status.is_final and "identity" in job.metadata:
+            if self.saves and not job.status.is_final and "attempt" in job.metadata:
                 self.dashboard.put(submission_id, JobStatus.FAILED, job.metadata)
         return b""

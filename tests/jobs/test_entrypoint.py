@@ -22,7 +22,18 @@ def options(**changes: object) -> SupervisorOptions:
 
 
 def test_the_supervisor_understands_every_option_and_gets_the_training_command_as_it_is() -> None:
-    given = options(settle_s=2.5, max_crashes=5, save_limit_s=900.0, environment={"A": "1", "B": "x=y z"})
+    given = options(
+        settle_s=2.5,
+        max_crashes=5,
+        save_limit_s=900.0,
+        environment={"A": "1", "B": "x=y z"},
+        release="v0.4.0",
+        prefetch="python -c 'print(1)' tiny",
+        scale_raycluster="ray/grpo",
+        max_run_s=3600.0,
+        budget_gpu_hours=12.5,
+        prefetch_limit_s=60.0,
+    )
 
     words = shlex.split(render_entrypoint(given, TRAINING))
 
@@ -32,6 +43,9 @@ def test_the_supervisor_understands_every_option_and_gets_the_training_command_a
     assert read.environment == {"A": "1", "B": "x=y z"}
     assert (read.run_dir, read.nodes, read.max_steps) == (Path("/lustre/dev/grpo"), 8, 20)
     assert (read.settle_s, read.max_crashes, read.save_limit_s) == (2.5, 5, 900.0)
+    assert (read.release, read.prefetch) == ("v0.4.0", "python -c 'print(1)' tiny")
+    assert (read.scale_raycluster, read.prefetch_limit_s) == ("ray/grpo", 60.0)
+    assert (read.max_run_s, read.budget_gpu_hours) == (3600.0, 12.5)
 
 
 def test_a_default_that_changes_with_the_supervisor_changes_no_command() -> None:

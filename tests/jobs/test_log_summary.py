@@ -1,6 +1,7 @@
 """The summary tells how a run stands, and an attempt that went on does not remember why the one before it ended."""
 
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -62,6 +63,12 @@ def test_saved_logs(name: str, expected: tuple[object, ...]) -> None:
         (BOOM + event("crashed"), Outcome.FAILED, FailureClass.CRASH, "RuntimeError: boom"),
         (event("failed"), Outcome.FAILED, FailureClass.CRASH, None),
         (event("failed", ',"cause":"no GPUs in 3600 s"'), Outcome.FAILED, FailureClass.CRASH, "no GPUs in 3600 s"),
+        (event("failed", ',"cause":"only 8 of 16 GPUs on 1 nodes"'), Outcome.FAILED, FailureClass.CAPACITY, ANY),
+        (event("failed", ',"cause":"/c/step_2 holds a checkpoint of A"'), Outcome.FAILED, FailureClass.CONFIG, ANY),
+        (event("stalled") + event("failed"), Outcome.FAILED, FailureClass.STALL, None),
+        (event("lost_node") + event("stalled"), Outcome.FAILED, FailureClass.NODE_LOSS, None),
+        (event("stalled") + event("lost_node") + event("failed"), Outcome.FAILED, FailureClass.NODE_LOSS, None),
+        (event("stalled") + event("resumed"), Outcome.UNFINISHED, None, None),
         (event("failed", ',"cause":["x"]'), Outcome.FAILED, FailureClass.CRASH, None),
         (event("done") + event("started"), Outcome.UNFINISHED, None, None),
     ],

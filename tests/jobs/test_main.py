@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from jobs import logs, status, stop
+from jobs import logs, run_on_head, status, stop
 from jobs.__main__ import main
 from jobs.dashboard import JobStatus
+from jobs.errors import HeadExecError
 from jobs.stack_outputs import StackOutputs
-from tests.jobs.fakes import FakeDashboard
+from tests.jobs.fakes import FakeDashboard, FakeSupervisor
 from tests.jobs.test_stack_outputs import OUTPUTS
 from tests.jobs.test_watch import JOB, SAVED, STARTED, STEPS, log
 
@@ -47,11 +48,48 @@ def test_logs_are_the_jobs_bytes_alone(dashboard: FakeDashboard, capsys: pytest.
     assert capsys.readouterr().out == dashboard.texts[JOB]
 
 
-def test_stop_waits_for_the_end(dashboard: FakeDashboard, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["stop", "--stack", "dev"]) == 0
+@pytest.fixture
+def supervisor(dashboard: FakeDashboard, monkeypatch: pytest.MonkeyPatch) -> FakeSupervisor:
+    fake = FakeSupervisor(dashboard)
+    monkeypatch.setattr(run_on_head, "exec_in_head", fake.exec_in_head)
+    return fake
+
+
+@pytest.mark.parametrize(("options", "action"), [([], "stop_after_checkpoint"), (["--now"], "stop_now")])
+def test_stop_asks_the_supervisor_and_waits_for_the_end(
+    dashboard: FakeDashboard,
+    supervisor: FakeSupervisor,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    action: str,
+) -> None:
+    assert main(["stop", "--stack", "dev", *options]) == 0
+
+    assert supervisor.asked == [{"action": action}]
+    assert dashboard.stopped == []
+    assert f"{JOB}: FAILED. `up` submits it again" in capsys.readouterr().out
+
+
+def test_stop_now_needs_no_supervisor(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor.failure = HeadExecError("no exec here")
+
+    assert main(["stop", "--stack", "dev", "--now"]) == 0
 
     assert dashboard.stopped == [JOB]
-    assert f"{JOB}: STOPPED" in capsys.readouterr().out
+    assert "no exec here. Ray is told to stop it" in capsys.readouterr().out
+
+
+def test_stop_says_when_no_checkpoint_came(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor.saves = False
+
+    assert main(["stop", "--stack", "dev", "--timeout-s", "0"]) == 1
+
+    assert "end after its next checkpoint" in capsys.readouterr().err
+    assert dashboard.jobs[JOB].status == "RUNNING"
 
 
 def test_a_failure_is_one_line_and_exit_code_1(dashboard: FakeDashboard, capsys: pytest.CaptureFixture[str]) -> None:

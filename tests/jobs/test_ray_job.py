@@ -7,7 +7,7 @@ import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.rpc import UNKNOWN
 
-from jobs import planned_stop, ray_job
+from jobs import ray_job, run_on_head
 from jobs.dashboard import JobStatus
 from jobs.errors import DashboardUnreachable, HeadExecError, RayJobError
 from jobs.ray_job import RayJobProvider, RayJobSpec, identity_of, stage_payload
@@ -44,7 +44,7 @@ def dashboard(monkeypatch: pytest.MonkeyPatch) -> FakeDashboard:
 @pytest.fixture
 def supervisor(dashboard: FakeDashboard, monkeypatch: pytest.MonkeyPatch) -> FakeSupervisor:
     fake = FakeSupervisor(dashboard)
-    monkeypatch.setattr(planned_stop, "exec_in_head", fake.exec_in_head)
+    monkeypatch.setattr(run_on_head, "exec_in_head", fake.exec_in_head)
     return fake
 
 
@@ -122,7 +122,7 @@ def test_another_job_of_the_same_name_ends_at_a_checkpoint_before_the_new_one_st
 
     new = provider.create(props(entrypoint="another"))
 
-    assert supervisor.asked == [{"action": "stop_after_checkpoint", "keep_workers": True}]
+    assert supervisor.asked == [{"action": "hand_over"}]
     assert dashboard.jobs[old.id].status == "FAILED"
     assert dashboard.stopped == []
     assert new.outs is not None

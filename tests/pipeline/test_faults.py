@@ -1,11 +1,14 @@
 """A stack that meets trouble on its way up, on somebody else's network: each time one more `up` goes on from there."""
 
 import dataclasses
+import re
 import signal
 from collections.abc import Iterator
 
 import pytest
 
+from jobs.errors import HeadExecError
+from jobs.head_exec import exec_in_head
 from jobs.waiting import wait_until
 from tests.pipeline.twin_session import CLUSTER, TwinSession, twin_session
 from twin.cloud.store import Resource, ResourceType, Store
@@ -64,8 +67,8 @@ def _network_of_another_team() -> list[Resource]:
     ]  # fmt: skip
 
 
-def test_more_machines_than_there_are_cannot_be_preempted(session: TwinSession) -> None:
-    assert "the twin has 0 Spot machines now" in session.twin("preempt", code=2)
+def test_without_a_cluster_no_machine_can_be_preempted(session: TwinSession) -> None:
+    assert "has no cluster, so nothing was done" in session.twin("preempt", code=1)
 
 
 def test_a_preview_makes_no_network_where_one_is_adopted(session: TwinSession) -> None:
@@ -109,6 +112,55 @@ def test_up_converges_once_the_causes_are_gone(session: TwinSession) -> None:
     assert "error" not in output
     assert session.output("job")["submission_id"].endswith("-a1")
     assert set(session.changes("up")) == {"same"}
+
+
+def test_dropped_connections_are_made_again(session: TwinSession) -> None:
+    dropping = session.start("twin", "drop-connections", "--every", "1")
+    try:
+        assert "SUCCEEDED" in session.run("jobs", "watch", "--stack", "local")
+    finally:
+        dropping.send_signal(signal.SIGINT)
+        output, _ = dropping.communicate(timeout=60)
+    assert output.count("cut every open connection") >= 1
+    assert dropping.returncode == 130
+
+
+def in_head(session: TwinSession, script: str) -> str:
+    output = exec_in_head(
+        kubeconfig=session.output("kubeconfig"), namespace="default", ray_cluster=CLUSTER,
+        command=["sh", "-c", script], timeout_s=60,
+    )  # fmt: skip
+    return output.decode()
+
+
+def test_a_full_lustre_refuses_writes_until_it_has_room_again(
+    session: TwinSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in session.environment().items():
+        monkeypatch.setenv(name, value)
+    assert "No space left on device" in session.twin("fill-lustre")
+    assert "fault on: lustre-full" in session.twin("status")
+    with pytest.raises(HeadExecError, match="No space left on device"):
+        in_head(session, "echo 1 | tee /lustre/written")
+    session.twin("fill-lustre", "--undo")
+    assert in_head(session, "echo 2 > /lustre/written; cat /lustre/written") == "2\n"
+    assert (session.state.lustre(CLUSTER) / "written").read_text() == "2\n"
+
+
+def test_more_machines_than_there_are_cannot_be_preempted(session: TwinSession) -> None:
+    assert re.search(r"--nodes 9: the twin has \d Spot machines now", session.twin("preempt", "--nodes", "9", code=2))
+
+
+def test_a_crashed_head_is_started_again(session: TwinSession) -> None:
+    (head,) = session.pods("head")
+    assert f"killed Ray in head pod default/{head['metadata']['name']}" in session.twin("crash-head")
+
+    def restarted() -> bool:
+        (pod,) = session.pods("head")
+        (status,) = pod["status"]["containerStatuses"]
+        return bool(status["restartCount"] and status["ready"]) or pod["metadata"]["uid"] != head["metadata"]["uid"]
+
+    wait_until(restarted, timeout_s=120, every_s=0.5, doing="the head to be Ready again")
 
 
 def test_destroy_leaves_the_adopted_network_as_it_was(session: TwinSession) -> None:

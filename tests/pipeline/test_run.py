@@ -3,6 +3,7 @@
 The tests share one twin and build on each other; a failed one fails those after it.
 """
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from twin.cloud.store import Store
 pytestmark = pytest.mark.ray
 
 CANARY = "canary-3f1c9b7e5d"
+RESOURCES = 56
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +37,19 @@ def read(path: Path) -> bytes:
         return b""
 
 
+def mounted_tokens(session: TwinSession) -> list[str]:
+    """What the pods' processes read as the Hugging Face token."""
+    roots = {Path(f"/proc/{pid}/root") for pid, command in session.processes().items() if "/raylet/raylet " in command}
+    return [file.read_text() for root in roots if (file := root / "run/secrets/rlstack/hf-token").exists()]
+
+
 def read_outputs(session: TwinSession) -> StackOutputs:
     names = ("kubeconfig", "ray", "job", "lustre", "next_steps")
     return StackOutputs.model_validate({name: session.output(name) for name in names})
 
 
 def test_up_creates_the_stack_and_its_job_learns(session: TwinSession) -> None:
-    assert session.changes("up") == {"create": 44}
+    assert session.changes("up") == {"create": RESOURCES}
     watch = session.start("jobs", "watch", "--stack", "local")
     assert watch.stdout is not None
     first = watch.stdout.readline()
@@ -57,22 +65,39 @@ def test_up_creates_the_stack_and_its_job_learns(session: TwinSession) -> None:
     assert re.search(r"checkpoints: step_38 1\.2 MB, step_40 1\.2 MB", rest)
 
 
+def test_the_newest_checkpoint_is_copied_to_a_bucket_that_the_head_may_write(session: TwinSession) -> None:
+    bucket = session.state.buckets / "weights"
+    bucket.mkdir(parents=True)
+    words = ("jobs", "export", "--stack", "local", "--step", "newest", "--to", "gs://weights/runs")
+    session.twin("fault", "bucket-denied")
+    assert "sa/rlstack-local-scaler --role=roles/storage.objectUser" in session.run(*words, code=1)
+    session.twin("fault", "bucket-denied", "--clear")
+    assert "step_40/ is complete" in session.run(*words)
+    source, copied = session.checkpoint(40), bucket / "runs/step_40"
+    files = {path.relative_to(source): path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    complete = copied / "_COMPLETE.json"
+    assert json.loads(complete.read_text())["bytes"] == sum(map(len, files.values()))
+    complete.unlink()
+    assert {path.relative_to(copied): path.read_bytes() for path in copied.rglob("*") if path.is_file()} == files
+    assert re.search(r"step_40 .*exported", session.run("jobs", "checkpoints", "--stack", "local"))
+
+
 def test_nothing_of_the_twin_listens_beyond_loopback(session: TwinSession) -> None:
     assert session.listening_addresses() == {"127.0.0.1"}
 
 
 def test_an_unchanged_stack_stays_as_it_is(session: TwinSession) -> None:
-    assert session.changes("up") == {"same": 44}
-    assert session.changes("refresh") == {"same": 44}
-    assert session.changes("preview") == {"same": 44}
+    assert session.changes("up") == {"same": RESOURCES}
+    assert session.changes("refresh") == {"same": RESOURCES}
+    assert session.changes("preview") == {"same": RESOURCES}
 
 
 def test_a_label_touches_neither_pods_nor_job(session: TwinSession) -> None:
-    before = session.output("job"), {pod["metadata"]["uid"] for pod in session.pods("worker")}
+    before = session.output("job"), {pod["metadata"]["uid"] for pod in session.pods("head")}
     session.edit("project", labels={"purpose": "relabelled"})
     changes = session.changes("up")
     assert set(changes) == {"same", "update"}
-    assert (session.output("job"), {pod["metadata"]["uid"] for pod in session.pods("worker")}) == before
+    assert (session.output("job"), {pod["metadata"]["uid"] for pod in session.pods("head")}) == before
 
 
 def test_a_new_token_restarts_nothing(session: TwinSession) -> None:
@@ -89,9 +114,11 @@ def test_a_new_token_restarts_nothing(session: TwinSession) -> None:
 def test_more_steps_replace_only_the_job_which_resumes_and_survives_a_lost_node(session: TwinSession) -> None:
     session.edit("job", grpo={"max_num_steps": 60})
     output = session.twin("up")
-    assert "up: 1 replace, 43 same" in output
+    assert f"up: 1 replace, {RESOURCES - 1} same" in output
     assert CANARY not in output
     session.wait_for_checkpoint(44)
+    # Workers that came after the token; the twin's kubelet does not renew the files of running containers.
+    assert mounted_tokens(session) == [CANARY] * 2
     assert "preempted gke-" in session.twin("preempt", "--nodes", "1")
     watched = session.run("jobs", "watch", "--stack", "local")
     assert "resuming from step_40" in watched
@@ -109,10 +136,6 @@ def test_a_token_is_in_no_other_place_than_the_mounted_file_and_etcd(
 ) -> None:
     for name, value in session.environment().items():
         monkeypatch.setenv(name, value)
-    roots = {Path(f"/proc/{pid}/root") for pid, command in session.processes().items() if "/raylet/raylet " in command}
-    # The worker that came after the token; the twin's kubelet does not renew the files of running containers.
-    mounted = [file.read_text() for root in roots if (file := root / "run/secrets/rlstack/hf-token").exists()]
-    assert mounted == [CANARY]
     assert CANARY not in session.run("jobs", "logs", "--stack", "local")
     with open_stack_dashboard(read_outputs(session)) as dashboard:
         for path in ("/api/jobs/", "/api/v0/tasks?detail=1"):
@@ -138,11 +161,11 @@ def test_another_image_replaces_cluster_and_job_and_reaches_every_pod(session: T
 
 def test_destroy_meets_googles_refusal_and_leaves_nothing(session: TwinSession) -> None:
     output = session.twin("destroy")
-    assert "destroy: 44 delete" in output
+    assert f"destroy: {RESOURCES} delete" in output
     assert "Producer services" in refusals(session)[0]
     assert list(Store.open(session.state).list()) == []
     assert Store.open(session.state).processes() == []
     assert session.processes() == {}
     assert not any(session.state.cluster("x").parent.iterdir())
     assert not session.state.lustre(CLUSTER).exists()
-    assert session.changes("preview") == {"create": 44}
+    assert session.changes("preview") == {"create": RESOURCES}

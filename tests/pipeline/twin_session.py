@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,10 @@ import yaml
 from jobs.waiting import wait_until
 from twin import environment
 from twin.cloud.durations import SPEED_VARIABLE
-from twin.cloud.store import Store
+from twin.cloud.store import ResourceType, Store
 from twin.kubernetes import cluster
 from twin.kubernetes.api import PODS, Manifest
+from twin.plan import Plan, read_plan
 from twin.state import REPOSITORY, TwinState
 
 COMMAND_TIMEOUT_S = 600
@@ -34,6 +37,7 @@ class TwinSession:
     state: TwinState
     settings: Path
     speed: str
+    stack: str = "local"
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
         """Start `python -m MODULE` in the settings' directory, as a client of the twin."""
@@ -63,6 +67,11 @@ class TwinSession:
         """Run `python -m twin`."""
         return self.run("twin", *arguments, code=code)
 
+    def bring_up(self) -> None:
+        """Bring the stack up, without Ray, unless it is."""
+        if not self.state.cloud_db.exists() or not Store.open(self.state).list(ResourceType.CLUSTER):
+            self.twin("up", "--without-ray", "--stack", self.stack)
+
     def changes(self, command: str) -> dict[str, int]:
         """Run an engine's command; return what its last line counts."""
         counts = next(
@@ -75,11 +84,11 @@ class TwinSession:
     def environment(self) -> dict[str, str]:
         """What the commands of this twin find in their environment."""
         variables = {**os.environ, **environment.variables(self.state), SPEED_VARIABLE: self.speed}
-        return {**variables, "PYTHONPATH": str(REPOSITORY), "PULUMI_STACK": "local"}
+        return {**variables, "PYTHONPATH": str(REPOSITORY), "PULUMI_STACK": self.stack}
 
     def edit(self, section: str, **values: Any) -> None:
-        """Change keys of a section in Pulumi.local.yaml; a mapping is merged into the one that is there."""
-        file = self.settings / "Pulumi.local.yaml"
+        """Change keys of a section in the stack's file; a mapping is merged into the one that is there."""
+        file = self.settings / f"Pulumi.{self.stack}.yaml"
         settings = yaml.safe_load(file.read_text())
         target = settings["config"].setdefault(f"rlstack:{section}", {})
         for key, value in values.items():
@@ -87,11 +96,55 @@ class TwinSession:
         file.write_text(yaml.safe_dump(settings, sort_keys=False))
 
     def replace(self, section: str, value: dict[str, Any]) -> None:
-        """Put another section in place of one in Pulumi.local.yaml."""
-        file = self.settings / "Pulumi.local.yaml"
+        """Put another section in place of one in the stack's file."""
+        file = self.settings / f"Pulumi.{self.stack}.yaml"
         settings = yaml.safe_load(file.read_text())
         settings["config"][f"rlstack:{section}"] = value
         file.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+    def plan(self, edits: Mapping[str, Mapping[str, Any]], *, secrets: Mapping[str, str] | None = None) -> Plan:
+        """Preview the stack that is up with other settings, on a copy of them; several may do so at once."""
+        with tempfile.TemporaryDirectory(dir=self.settings.parent) as directory:
+            workspace = Path(directory)
+            shutil.copytree(self.state.workspace(self.stack), workspace, dirs_exist_ok=True)
+            file = workspace / f"Pulumi.{self.stack}.yaml"
+            settings = yaml.safe_load(file.read_text())
+            for section, values in edits.items():
+                settings["config"][f"rlstack:{section}"] = _merged(settings["config"][f"rlstack:{section}"], values)
+            file.write_text(yaml.safe_dump(settings, sort_keys=False))
+            for name, value in (secrets or {}).items():
+                self.pulumi("config", "set", "--secret", f"rlstack:{name}", value, directory=workspace)
+            return self.run_program("preview", workspace=workspace)
+
+    def run_program(self, command: str, *, workspace: Path | None = None, program: Path = REPOSITORY) -> Plan:
+        """Run a program's `up` or `preview` on the stack; return what the engine did, or would do."""
+        script = REPOSITORY / "twin" / "program_run.py"
+        workspace = workspace or self.state.workspace(self.stack)
+        done = subprocess.run(
+            [sys.executable, "-P", str(script), command, "rlstack", self.stack, str(workspace), str(program)],
+            env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=COMMAND_TIMEOUT_S,
+        )  # fmt: skip
+        plan = read_plan(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+        assert bool(done.returncode) == bool(plan.errors), done.stdout + done.stderr
+        return plan
+
+    def pulumi(self, *arguments: str, directory: Path | None = None) -> str:
+        """Run the engine's own command line on the stack; return what it printed."""
+        command = ["pulumi", *arguments, "--stack", self.stack, "--non-interactive"]
+        # The engine hides the option that keeps its events in a file.
+        variables = {**self.environment(), "PULUMI_DEBUG_COMMANDS": "true"}
+        done = subprocess.run(
+            command, cwd=directory or self.state.workspace(self.stack), env=variables,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def deployment(self) -> list[dict[str, Any]]:
+        """Read the resources in the engine's state of the stack."""
+        resources: list[dict[str, Any]] = json.loads(self.pulumi("stack", "export"))["deployment"]["resources"]
+        return resources
 
     def output(self, name: str) -> Any:
         """Read one output of the stack, as `python -m jobs` does."""
@@ -152,13 +205,13 @@ class TwinSession:
 
 
 @contextmanager
-def twin_session(directory: Path, *, speed: str) -> Iterator[TwinSession]:
-    """Make a twin with the shipped local stack; at the end nothing of it is left running, whatever happened."""
+def twin_session(directory: Path, *, speed: str, stack: str = "local") -> Iterator[TwinSession]:
+    """Make a twin with a shipped stack; at the end nothing of it is left running, whatever happened."""
     settings = directory / "settings"
     settings.mkdir()
-    for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
+    for name in ("Pulumi.yaml", f"Pulumi.{stack}.yaml"):
         (settings / name).write_bytes((REPOSITORY / name).read_bytes())
-    session = TwinSession(TwinState(directory / "state"), settings, speed)
+    session = TwinSession(TwinState(directory / "state"), settings, speed, stack)
     try:
         yield session
     finally:
@@ -166,6 +219,14 @@ def twin_session(directory: Path, *, speed: str) -> Iterator[TwinSession]:
         for pid in session.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay values over a section; a variant of a union, which names its kind, takes the other's place."""
+    return dict(old) | {
+        key: _merged(old[key], value) if isinstance(value, dict) and "kind" not in value and key in old else value
+        for key, value in new.items()
+    }
 
 
 def refusals(session: TwinSession) -> list[str]:

@@ -211,6 +211,48 @@ def _pool_capacity_is_one_kind(_: Store, resource: Resource) -> None:
         raise ApiRefusal(400, "badRequest", f"node pool {resource.name}: Spot and Flex Start exclude each other")
 
 
+def _cluster_can_have_networks(_: Store, resource: Resource) -> None:
+    datapath = resource.properties.get("datapathProvider")
+    if resource.properties.get("enableMultiNetworking") and datapath != "ADVANCED_DATAPATH":
+        text = f"cluster {resource.name}: multi-networking needs Dataplane V2; datapath_provider is {datapath}"
+        raise ApiRefusal(400, "badRequest", f"{text}. Set it to ADVANCED_DATAPATH")
+
+
+def _pool_networks_fit(store: Store, resource: Resource) -> None:
+    """Refuse further NICs on a cluster without multi-networking, and RoCE NICs in a zone that is not their network's.
+
+    What Google answers was not read; that it refuses says cluster-toolkit (preconditions of gke-node-pool and
+    gke-cluster; network profiles are zonal).
+    """
+    further = resource.properties.get("networkConfig", {}).get("additionalNodeNetworkConfigs", ())
+    cluster = references.find(store, ResourceType.CLUSTER, resource.properties["cluster"])
+    if further and cluster is not None and not cluster.properties.get("enableMultiNetworking"):
+        text = f"node pool {resource.name}: additional node networks need multi-networking, which is off on cluster"
+        raise ApiRefusal(400, "badRequest", f"{text} {cluster.name}. It can be turned on only when a cluster is made")
+    for each in further:
+        network = references.find(store, ResourceType.NETWORK, each["network"])
+        zone = _roce_zone(network)
+        strange = [node_zone for node_zone in resource.properties.get("nodeLocations", ()) if node_zone != zone]
+        if zone and strange:
+            text = f"node pool {resource.name}: network {each['network']} has the RoCE profile of {zone}"
+            raise ApiRefusal(400, "badRequest", f"{text} and takes no machine in {', '.join(strange)}")
+
+
+def _firewall_network_takes_rules(store: Store, resource: Resource) -> None:
+    """Refuse firewall rules on a network with a RoCE profile (cluster-toolkit: network/vpc, precondition)."""
+    network = references.find(store, ResourceType.NETWORK, resource.properties["network"])
+    if _roce_zone(network):
+        text = f"firewall {resource.name}: the network profile of {resource.properties['network']} allows no firewall"
+        raise ApiRefusal(400, "invalid", f"{text} rules. Remove this one: traffic of RDMA NICs passes none")
+
+
+def _roce_zone(network: Resource | None) -> str | None:
+    """Return the zone of a network's RoCE profile."""
+    profile = network.properties.get("networkProfile", "") if network else ""
+    zone, roce, _ = profile.rpartition("/")[2].partition("-vpc-roce")
+    return zone if roce else None
+
+
 def _gpus_per_node(pool: Resource) -> int:
     config = pool.properties.get("nodeConfig", {})
     asked = sum(int(each["count"]) for each in config.get("guestAccelerators", ()))
@@ -218,6 +260,8 @@ def _gpus_per_node(pool: Resource) -> int:
 
 
 _CREATE_RULES: Mapping[str, Sequence[Rule]] = {
+    ResourceType.CLUSTER: (_cluster_can_have_networks,),
+    ResourceType.FIREWALL: (_firewall_network_takes_rules,),
     ResourceType.LUSTRE_INSTANCE: (_lustre_connected, _lustre_capacity),
-    ResourceType.NODE_POOL: (_pool_has_cluster, _pool_capacity_is_one_kind),
+    ResourceType.NODE_POOL: (_pool_has_cluster, _pool_capacity_is_one_kind, _pool_networks_fit),
 }

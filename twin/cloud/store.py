@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
     kind TEXT NOT NULL, object TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS faults (name TEXT PRIMARY KEY, argument TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS held_back (pool TEXT NOT NULL, of INTEGER NOT NULL, until REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS observed (cluster TEXT PRIMARY KEY, generation INTEGER NOT NULL);
 """
 
@@ -261,6 +262,20 @@ class Store:
         """The standing faults and their arguments."""
         with self._connection() as connection:
             return {row["name"]: row["argument"] for row in connection.execute("SELECT * FROM faults ORDER BY name")}
+
+    def hold_back(self, pool: str, *, of: int, until: float) -> None:
+        """Remember that one of so many machines is not to be had for a node pool (by id), until a Unix time."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM held_back WHERE until <= ?", (time.time(),))
+            connection.execute("INSERT INTO held_back VALUES (?, ?, ?)", (pool, of, until))
+
+    def held_back(self, pool: str) -> tuple[int, int]:
+        """How many machines are not to be had for a node pool now, and of how many; 0 of 0 without any."""
+        with self._connection() as connection:
+            found = connection.execute(
+                "SELECT COUNT(*), MAX(of) FROM held_back WHERE pool = ? AND until > ?", (pool, time.time())
+            ).fetchone()
+            return int(found[0]), int(found[1] or 0)
 
     # Processes
 

@@ -105,6 +105,13 @@ class ApiClient:
         """Create an object; its namespace is the one in its metadata."""
         return self._call("POST", resource.path(manifest["metadata"].get("namespace")), json=manifest)
 
+    def request_token(self, account: str, namespace: str, spec: Manifest) -> Manifest:
+        """Ask for a token of a service account; returns `token` and `expirationTimestamp`."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer: Manifest = self._call("POST", f"{SERVICE_ACCOUNTS.path(namespace, account)}/token", json=request)
+        status: Manifest = answer["status"]
+        return status
+
     def apply(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Create an object, or make the existing one say what `manifest` says (server-side apply)."""
         metadata = manifest["metadata"]
@@ -115,6 +122,11 @@ class ApiClient:
             params={"fieldManager": "rlstack-twin", "force": "true"},
             headers={"Content-Type": "application/apply-patch+yaml"},
         )
+
+    def patch(self, resource: Resource, name: str, changes: Manifest, namespace: str | None = None) -> None:
+        """Merge changes into an object; one that is gone is no error."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        self._tolerant("PATCH", resource.path(namespace, name), json=changes, headers=headers)
 
     def patch_status(self, resource: Resource, name: str, status: Manifest, namespace: str | None = None) -> None:
         """Replace the given parts of an object's status; an object that is gone is no error."""

@@ -19,12 +19,13 @@ import certifi
 import yaml
 
 from jobs.errors import RlstackError, TwinError
+from jobs.waiting import wait_until
 from twin.cloud.durations import SPEED_VARIABLE
 from twin.cloud.store import ProcessIdentity, ResourceType, Store
 from twin.kubernetes import kwok
 from twin.kubernetes.api import NODES, ApiClient
 from twin.kubernetes.nodes import SPOT_LABEL
-from twin.kubernetes.processes import end, wait_until
+from twin.kubernetes.processes import POLL_PERIOD_S, end
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 from twin.toolchain import tool_path
 
@@ -118,7 +119,12 @@ def create(state: TwinState, name: str) -> Endpoint:
         files.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_secret(files.tokens, f"{state.access_token.read_text().strip()},twin,twin,system:masters\n")
         binaries = {program: tool_path(program) for program in _BINARIES}
-        files.configuration.write_text(kwok.configuration(binaries=binaries, token_file=files.tokens))
+        without_ray = state.without_ray.exists()
+        files.configuration.write_text(
+            kwok.configuration(
+                binaries=binaries, token_file=files.tokens, pki=files.ca_certificate.parent, without_ray=without_ray
+            )
+        )
         _kwokctl(files, "create", "--config", str(files.configuration), "--kubeconfig", str(files.root / "kubeconfig"))
         _record(state, name)
         ensure_ca_bundle(state)
@@ -199,8 +205,20 @@ def delete(state: TwinState, name: str) -> None:
     shutil.rmtree(state.cluster(name), ignore_errors=True)
     if not any(state.cluster(name).parent.glob("*")):
         # An agent removes what its pods kept, unless it was killed.
-        shutil.rmtree(state.pod("x", "x").parents[1], ignore_errors=True)
+        shutil.rmtree(state.pods, ignore_errors=True)
     ensure_ca_bundle(state)
+
+
+def names(state: TwinState) -> list[str]:
+    """Name the clusters of the simulated project.
+
+    Raises:
+        TwinError: there is none.
+    """
+    found = [each.name for each in Store.open(state).list(ResourceType.CLUSTER)]
+    if not found:
+        raise TwinError(f"the twin in {state.root} has no cluster, so nothing was done. Type: python -m twin up")
+    return found
 
 
 def spot_nodes(state: TwinState, name: str) -> list[str]:
@@ -211,16 +229,6 @@ def spot_nodes(state: TwinState, name: str) -> list[str]:
     finally:
         api.close()
     return [node["name"] for node in nodes if node["labels"].get(SPOT_LABEL) == "true"]
-
-
-def preempt(state: TwinState, name: str, node: str) -> None:
-    """Take a machine away as a Spot preemption does at its end: no grace for what runs there.
-
-    The agent kills the pods of a node that is gone within a second; the pool then brings a new machine.
-    """
-    api = client(state, name)
-    api.delete(NODES, node)
-    api.close()
 
 
 def ensure_ca_bundle(state: TwinState) -> None:
@@ -288,8 +296,8 @@ def _record(state: TwinState, name: str) -> None:
     wait_until(
         api.ready,
         timeout_s=START_TIMEOUT_S,
-        doing=f"the start of cluster {name}'s API server",
-        failing=f"Read {files.kwokctl / 'logs' / 'kube-apiserver.log'}",
+        every_s=POLL_PERIOD_S,
+        doing=f"cluster {name}'s API server to serve (its log: {files.kwokctl / 'logs' / 'kube-apiserver.log'})",
     )
     api.close()
 
@@ -341,6 +349,6 @@ def _start_agent(state: TwinState, name: str) -> None:
     wait_until(
         running,
         timeout_s=START_TIMEOUT_S,
-        doing=f"the start of cluster {name}'s agent",
-        failing=f"Read {files.agent_log}",
+        every_s=POLL_PERIOD_S,
+        doing=f"cluster {name}'s agent to start (its log: {files.agent_log})",
     )

@@ -8,9 +8,19 @@ from typing import Any
 from jobs.errors import TwinError
 from twin.kubernetes.images import Image
 from twin.kubernetes.mounts import Sources, keyed
+from twin.kubernetes.relay import API_SERVER_PORT, GOOGLE_PORT, LOOPBACK
 
 # KubeRay puts the generated start command here for containers that bring their own command around it.
 GENERATED_COMMAND = "KUBERAY_GEN_RAY_START_CMD"
+
+# How every container finds the API server; the kubelet's words for the service `kubernetes`.
+API_SERVER = {"KUBERNETES_SERVICE_HOST": LOOPBACK, "KUBERNETES_SERVICE_PORT": str(API_SERVER_PORT)}
+
+# Where Google's libraries look for services that are not where the cloud has them.
+GOOGLE = {
+    "GCE_METADATA_HOST": f"{LOOPBACK}:{GOOGLE_PORT}",
+    "STORAGE_EMULATOR_HOST": f"http://{LOOPBACK}:{GOOGLE_PORT}",
+}
 
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -42,8 +52,8 @@ def pod_field(pod: Mapping[str, Any], path: str, address: str) -> str:
 def environment(
     pod: Mapping[str, Any], container: Mapping[str, Any], image: Image, sources: Sources, address: str
 ) -> dict[str, str]:
-    """Build a container's environment: the image's variables, then `envFrom`, then `env`, each over the ones before."""
-    variables = dict(image.environment)
+    """Build a container's environment: image, services, `envFrom`, `env`, each over the ones before."""
+    variables = {**image.environment, **API_SERVER, **GOOGLE}
     for source in container.get("envFrom", []):
         prefix = source.get("prefix", "")
         if secret := source.get("secretRef"):

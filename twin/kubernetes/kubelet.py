@@ -11,28 +11,30 @@ one's dying processes meet nothing of the new.
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.errors import TwinError
+from twin.cloud.storage import CloudStorage
 from twin.cloud.store import Store
-from twin.kubernetes.api import EVENTS, KWOK_PORT_FORWARDS, PODS, ApiClient, Manifest
+from twin.kubernetes.api import EVENTS, PODS, ApiClient, Manifest
 from twin.kubernetes.kwok import RAY_CLUSTER_LABEL
 from twin.kubernetes.pod_run import PodRun
 from twin.kubernetes.pod_sources import Obstacle, SourceFinder
-from twin.kubernetes.pod_status import ContainerState, Waiting, pod_status, timestamp
+from twin.kubernetes.pod_status import ContainerState, Waiting, pod_status, shut_down, timestamp
+from twin.kubernetes.projected import ProjectedVolumes
 from twin.kubernetes.ray_nodes import alive_addresses
-from twin.kubernetes.relay import DASHBOARD_PORT
+from twin.kubernetes.ray_pods import forward_dashboard, is_head, is_ray, ray_cluster_of
 from twin.kubernetes.sandbox import Sandbox
+from twin.kubernetes.shutdown import ending
 from twin.state import TwinState
 
 LONGEST_GRACE_S = 10.0
 """Pods may ask for minutes; on the twin nothing that they would save is lost after this."""
+FINISHED = frozenset({"Succeeded", "Failed"})
 POD_NETWORK_PREFIX = "10.4"
 """The pod range of Google's own A4 blueprint is 10.4.0.0/14."""
-
-_HEAD = "head"
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Kubelet:
 
     Attributes:
         namespaces_forbidden: why this machine can run no pod, if it cannot.
+        cloud_storage: what pods reach as Google's services.
         runs: pod uid to its processes.
         sandboxes: uid of a RayCluster to the namespaces of its pods.
     """
@@ -51,27 +54,35 @@ class Kubelet:
     log: Callable[[str], None]
     agent_log: Path
     namespaces_forbidden: str | None
+    cloud_storage: CloudStorage
     runs: dict[str, PodRun] = field(default_factory=dict)
     sandboxes: dict[str, Sandbox] = field(default_factory=dict)
     _addresses: "itertools.count[int]" = field(default_factory=lambda: itertools.count(2))
     _reported: set[tuple[str, str]] = field(default_factory=set)
 
-    def reconcile(self, sources: SourceFinder, pods: Sequence[Manifest], node_names: Iterable[str]) -> None:
+    def reconcile(self, sources: SourceFinder, pods: Sequence[Manifest], nodes: Sequence[Manifest]) -> None:
         """Do one step for every Ray pod."""
-        machines = set(node_names)
-        mine = {p["metadata"]["uid"]: p for p in pods if _is_ray(p) and p["spec"].get("nodeName")}
+        machines = {node["metadata"]["name"] for node in nodes}
+        ends_at = ending(nodes)
+        mine = {p["metadata"]["uid"]: p for p in pods if is_ray(p) and p["spec"].get("nodeName")}
         for uid in [uid for uid in self.runs if uid not in mine]:
             self._kill(uid)
         for cluster in [cluster for cluster, sandbox in self.sandboxes.items() if not sandbox.alive]:
             self._abandon(cluster)
         alive = self._alive_nodes(mine)
         # Heads first: a worker looks for its head's run.
-        for pod in sorted(mine.values(), key=lambda pod: not _is_head(pod)):
+        for pod in sorted(mine.values(), key=lambda pod: not is_head(pod)):
             try:
-                self._step(sources, pod, alive, lost=pod["spec"]["nodeName"] not in machines)
+                node = pod["spec"]["nodeName"]
+                if node in ends_at and node in machines:
+                    self._shut_down(pod, ends_at[node])
+                else:
+                    self._step(sources, pod, alive, lost=node not in machines)
             except TwinError as error:
                 self.log(f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']}: {error}")
-        used = {_ray_cluster(pod) for pod in pods if _is_ray(pod)} | {_ray_cluster(r.pod) for r in self.runs.values()}
+        used = {ray_cluster_of(pod) for pod in pods if is_ray(pod)} | {
+            ray_cluster_of(r.pod) for r in self.runs.values()
+        }
         for uid in [uid for uid in self.sandboxes if uid not in used]:
             self.sandboxes.pop(uid).close()
 
@@ -90,12 +101,22 @@ class Kubelet:
             self.api.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
         elif "deletionTimestamp" in metadata:
             self._end(pod, run)
-        elif pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}:
+        elif pod.get("status", {}).get("phase") not in FINISHED:
             if run is None:
                 run = self._try_start(sources, pod)
             if run is not None:
                 run.keep_running()
                 self._write_status(pod, run, alive)
+
+    def _shut_down(self, pod: Manifest, ends_at: float) -> None:
+        """End a pod whose machine goes at `ends_at`, Unix seconds, as the kubelet's graceful node shutdown does."""
+        run = self.runs.get(pod["metadata"]["uid"])
+        if run is None or pod["status"].get("phase") in FINISHED:
+            return
+        run.ask_to_end(grace_s=max(0.0, ends_at - time.time()))
+        if run.ended():
+            status = pod_status(pod, run.states(), address=run.address, initialized=True, now=time.time())
+            self._write(pod, shut_down(status))
 
     def _end(self, pod: Manifest, run: PodRun | None) -> None:
         metadata = pod["metadata"]
@@ -108,11 +129,11 @@ class Kubelet:
         self.api.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
     def _abandon(self, cluster: str) -> None:
-        """Give up a sandbox without its relay: its pods are started again in a new one."""
-        self.log(f"the relay of RayCluster {cluster} ended; its pods start again")
-        for uid in [uid for uid, run in self.runs.items() if _ray_cluster(run.pod) == cluster]:
+        """Give up a sandbox without one of its relays: its pods are started again in a new one."""
+        self.log(f"a relay of RayCluster {cluster} ended; its pods start again")
+        for uid in [uid for uid, run in self.runs.items() if ray_cluster_of(run.pod) == cluster]:
             self._kill(uid)
-        del self.sandboxes[cluster]
+        self.sandboxes.pop(cluster).close()
 
     def _kill(self, uid: str) -> None:
         run = self.runs.pop(uid, None)
@@ -127,13 +148,21 @@ class Kubelet:
         try:
             found = sources.find(pod, directory)
             head = self._head_of(pod)
-            if not _is_head(pod) and not (head and head.ready):
+            if not is_head(pod) and not (head and head.ready):
                 self._write_waiting(pod, Waiting(reason="PodInitializing"))
                 return None
             address = self._next_address()
             hosts = _hosts(pod, address, head.address if head else address)
             sandbox = self._sandbox(pod)
-            run = PodRun(pod=pod, sandbox=sandbox, address=address, directory=directory, hosts=hosts, sources=found)
+            run = PodRun(
+                pod=pod,
+                sandbox=sandbox,
+                address=address,
+                directory=directory,
+                hosts=hosts,
+                sources=found,
+                projected=ProjectedVolumes(api=self.api, pod=pod, sources=found, address=address),
+            )
             run.remove()
             run.start()
         except Obstacle as obstacle:
@@ -145,24 +174,26 @@ class Kubelet:
             self._report(pod, "Failed", str(error))
             return None
         self.runs[metadata["uid"]] = run
-        if _is_head(pod):
-            self._forward_dashboard(pod, run)
+        if is_head(pod):
+            forward_dashboard(self.api, pod, run.sandbox.port)
         self._report(pod, "Started", f"Started the pod's containers at {address}")
         return run
 
     def _head_of(self, pod: Manifest) -> PodRun | None:
-        cluster = _ray_cluster(pod)
-        return next((r for r in self.runs.values() if _is_head(r.pod) and _ray_cluster(r.pod) == cluster), None)
+        cluster = ray_cluster_of(pod)
+        return next((r for r in self.runs.values() if is_head(r.pod) and ray_cluster_of(r.pod) == cluster), None)
 
     def _sandbox(self, pod: Manifest) -> Sandbox:
         if self.namespaces_forbidden:
             message = self.namespaces_forbidden
             raise Obstacle(waiting="ContainerCreating", event="FailedCreatePodSandBox", message=message)
-        cluster = _ray_cluster(pod)
+        cluster = ray_cluster_of(pod)
         sandbox = self.sandboxes.get(cluster)
         if sandbox is None:
             with self.agent_log.open("ab") as log:
-                sandbox = self.sandboxes[cluster] = Sandbox.open(log)
+                sandbox = self.sandboxes[cluster] = Sandbox.open(
+                    log, api_server=self.api.server, cloud_storage=self.cloud_storage
+                )
         return sandbox
 
     def _next_address(self) -> str:
@@ -171,12 +202,12 @@ class Kubelet:
 
     def _alive_nodes(self, mine: dict[str, Manifest]) -> dict[str, frozenset[str]]:
         """Ask the dashboards of those RayClusters in which a pod is not Ready yet."""
-        unready = {_ray_cluster(run.pod) for uid, run in self.runs.items() if uid in mine and not run.ready}
+        unready = {ray_cluster_of(run.pod) for uid, run in self.runs.items() if uid in mine and not run.ready}
         return {cluster: alive_addresses(self.sandboxes[cluster].port) for cluster in unready}
 
     def _write_status(self, pod: Manifest, run: PodRun, alive: dict[str, frozenset[str]]) -> None:
         run.pod = pod
-        run.ready = run.ready or run.address in alive.get(_ray_cluster(pod), frozenset())
+        run.ready = run.ready or run.address in alive.get(ray_cluster_of(pod), frozenset())
         self._write(pod, pod_status(pod, run.states(), address=run.address, initialized=True, now=time.time()))
 
     def _write_waiting(self, pod: Manifest, waiting: Waiting) -> None:
@@ -187,19 +218,6 @@ class Kubelet:
         metadata = pod["metadata"]
         if any(pod.get("status", {}).get(key) != value for key, value in status.items()):
             self.api.patch_status(PODS, metadata["name"], status, metadata["namespace"])
-
-    def _forward_dashboard(self, pod: Manifest, run: PodRun) -> None:
-        """Let port-forwards through the API server find the head's dashboard."""
-        metadata = pod["metadata"]
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-        target = {"address": "127.0.0.1", "port": run.sandbox.port}
-        manifest = {
-            "apiVersion": KWOK_PORT_FORWARDS.api_version,
-            "kind": "PortForward",
-            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "ownerReferences": [owner]},
-            "spec": {"forwards": [{"ports": [DASHBOARD_PORT], "target": target}]},
-        }
-        self.api.apply(KWOK_PORT_FORWARDS, manifest)
 
     def _report(self, pod: Manifest, reason: str, message: str) -> None:
         """Write an event of the pod, once for each thing that there is to say."""
@@ -230,20 +248,6 @@ class Kubelet:
         self.api.create(EVENTS, event)
         if reason != "Started":
             self.store.add_event(reason, f"pod {metadata['namespace']}/{metadata['name']}", message)
-
-
-def _is_ray(pod: Manifest) -> bool:
-    return RAY_CLUSTER_LABEL in pod["metadata"].get("labels", {})
-
-
-def _is_head(pod: Manifest) -> bool:
-    return bool(pod["metadata"]["labels"].get("ray.io/node-type") == _HEAD)
-
-
-def _ray_cluster(pod: Manifest) -> str:
-    """Identity of the RayCluster that a pod belongs to."""
-    owners = pod["metadata"].get("ownerReferences", [])
-    return str(owners[0]["uid"]) if owners else str(pod["metadata"]["labels"][RAY_CLUSTER_LABEL])
 
 
 def _hosts(pod: Manifest, address: str, head_address: str) -> str:

@@ -11,9 +11,12 @@ from typing import Any
 
 import yaml
 
+from twin.kubernetes.nodes import TERMINATES_AT
+
 RAY_CLUSTER_LABEL = "ray.io/cluster"
 NOT_RAY = {"key": f'.metadata.labels["{RAY_CLUSTER_LABEL}"]', "operator": "DoesNotExist"}
 
+STAYING = {"key": f'.metadata.annotations["{TERMINATES_AT}"]', "operator": "DoesNotExist"}
 LIVING = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
 DELETED = {"key": ".metadata.deletionTimestamp", "operator": "Exists"}
 
@@ -89,8 +92,8 @@ def _stage(name: str, kind: str, when: list[dict[str, Any]], next_: dict[str, An
     }
 
 
-def stages() -> list[dict[str, Any]]:
-    """How KWOK moves nodes and the pods that are not Ray's."""
+def stages(*, without_ray: bool) -> list[dict[str, Any]]:
+    """How KWOK moves nodes and pods; Ray's pods only where no Ray is to run."""
     pending = {"key": ".status.phase", "operator": "In", "values": ["Pending"]}
     running = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
     of_a_job = {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["Job"]}
@@ -99,21 +102,29 @@ def stages() -> list[dict[str, Any]]:
         "operator": "NotIn",
         "values": ["True"],
     }
+    mine = [] if without_ray else [NOT_RAY]
     return [
-        _stage("node-ready", "Node", [not_ready], {"statusTemplate": _NODE_READY}),
-        _stage("pod-ready", "Pod", [NOT_RAY, LIVING, pending], {"statusTemplate": _POD_READY}),
-        _stage("pod-complete", "Pod", [NOT_RAY, LIVING, running, of_a_job], {"statusTemplate": _POD_COMPLETE}),
-        _stage("pod-delete", "Pod", [NOT_RAY, DELETED], {"delete": True}),
+        _stage("node-ready", "Node", [not_ready, STAYING], {"statusTemplate": _NODE_READY}),
+        _stage("pod-ready", "Pod", [*mine, LIVING, pending], {"statusTemplate": _POD_READY}),
+        _stage("pod-complete", "Pod", [*mine, LIVING, running, of_a_job], {"statusTemplate": _POD_COMPLETE}),
+        _stage("pod-delete", "Pod", [*mine, DELETED], {"delete": True}),
     ]
 
 
-def configuration(*, binaries: Mapping[str, Path], token_file: Path) -> str:
+def configuration(*, binaries: Mapping[str, Path], token_file: Path, pki: Path, without_ray: bool) -> str:
     """Build kwokctl's configuration as YAML.
 
     Args:
         binaries: program name to path: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok.
         token_file: kube-apiserver's static tokens.
+        pki: where kwokctl will keep the cluster's certificates; the API server shows one to the kubelets.
+        without_ray: whether KWOK makes Ray's pods Ready too.
     """
+    files = {
+        "token-auth-file": token_file,
+        "kubelet-client-certificate": pki / "admin.crt",
+        "kubelet-client-key": pki / "admin.key",
+    }
     cluster = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
@@ -129,7 +140,7 @@ def configuration(*, binaries: Mapping[str, Path], token_file: Path) -> str:
             "kwokControllerBinary": str(binaries["kwok"]),
         },
         "componentsPatches": [
-            {"name": "kube-apiserver", "extraArgs": [{"key": "token-auth-file", "value": str(token_file)}]}
+            {"name": "kube-apiserver", "extraArgs": [{"key": key, "value": str(file)} for key, file in files.items()]}
         ],
     }
-    return yaml.safe_dump_all([cluster, *stages()], sort_keys=False)
+    return yaml.safe_dump_all([cluster, *stages(without_ray=without_ray)], sort_keys=False)

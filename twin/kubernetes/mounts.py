@@ -71,6 +71,10 @@ class Sources:
     config_maps: Mapping[str, Mapping[str, str]]
     directory: Path
 
+    def volume(self, name: str) -> Path:
+        """The directory of a volume that lives and dies with the pod."""
+        return self.directory / "volumes" / name
+
 
 def volume_mount(volume: Mapping[str, Any], target: str, sources: Sources, *, read_only: bool) -> Mount:
     """Turn one volume into a mount; kinds that the twin gives no content are directories of the pod."""
@@ -79,18 +83,18 @@ def volume_mount(volume: Mapping[str, Any], target: str, sources: Sources, *, re
         return Mount(kind=MountKind.BIND, target=target, source=source, read_only=read_only)
     if secret := volume.get("secret"):
         name = secret["secretName"]
-        files = _chosen(sources.secrets[name], secret.get("items"), f"Secret {name}")
+        files = chosen(sources.secrets[name], secret.get("items"), f"Secret {name}")
         return Mount(kind=MountKind.FILES, target=target, files=files, mode=0o400, read_only=True)
     if config_map := volume.get("configMap"):
         name = config_map["name"]
         data = {k: base64.b64encode(v.encode()).decode() for k, v in sources.config_maps[name].items()}
-        files = _chosen(data, config_map.get("items"), f"ConfigMap {name}")
+        files = chosen(data, config_map.get("items"), f"ConfigMap {name}")
         return Mount(kind=MountKind.FILES, target=target, files=files, read_only=True)
     empty = volume.get("emptyDir") or {}
     if empty.get("medium") == "Memory":
         return Mount(kind=MountKind.TMPFS, target=target, size_bytes=int(amount(empty.get("sizeLimit", 0))))
-    source = str(sources.directory / "volumes" / volume["name"])
-    return Mount(kind=MountKind.BIND, target=target, source=source, read_only=read_only)
+    source = str(sources.volume(volume["name"]))
+    return Mount(kind=MountKind.BIND, target=target, source=source, read_only=read_only or "projected" in volume)
 
 
 def container_mounts(
@@ -139,5 +143,10 @@ def keyed(data: Mapping[str, str], key: str, source: str) -> str:
     return data[key]
 
 
-def _chosen(data: Mapping[str, str], items: list[dict[str, str]] | None, source: str) -> dict[str, str]:
+def chosen(data: Mapping[str, str], items: list[dict[str, str]] | None, source: str) -> dict[str, str]:
+    """Choose and rename keys of a Secret or ConfigMap as a volume's `items` say; all of them without.
+
+    Raises:
+        TwinError: a key is not there.
+    """
     return {item["path"]: keyed(data, item["key"], source) for item in items} if items else dict(data)

@@ -17,6 +17,8 @@ from twin.kubernetes.quantities import Amounts
 GIB = 1024**3
 POOL_LABEL = "cloud.google.com/gke-nodepool"
 SPOT_LABEL = "cloud.google.com/gke-spot"
+TERMINATES_AT = "rlstack.twin/terminates-at"
+"""Annotation of a node whose machine is about to be taken away: when, Unix seconds; see shutdown.py."""
 PODS_PER_NODE = 110
 
 _TAINT_EFFECTS = {

@@ -16,9 +16,11 @@ from twin.cloud.store import ProcessIdentity
 from twin.kubernetes import images
 from twin.kubernetes.api import Manifest
 from twin.kubernetes.containers import GENERATED_COMMAND, command, environment
+from twin.kubernetes.enter import INIT_FILE
 from twin.kubernetes.mounts import Sources, container_mounts, shm_bytes
 from twin.kubernetes.pod_status import ContainerState, Exit, Waiting
 from twin.kubernetes.processes import members_of, send
+from twin.kubernetes.projected import ProjectedVolumes
 from twin.kubernetes.quantities import amount
 from twin.kubernetes.ray_start import object_store_bytes, rewrite
 from twin.kubernetes.sandbox import Sandbox
@@ -101,6 +103,7 @@ class PodRun:
     directory: Path
     hosts: str
     sources: Sources
+    projected: ProjectedVolumes
     containers: list[RunningContainer] = field(default_factory=list)
     ready: bool = False
     end_by: float | None = None
@@ -111,6 +114,7 @@ class PodRun:
         Raises:
             TwinError: the spec asks for what the twin cannot give.
         """
+        self.projected.write()
         for spec in self.pod["spec"]["containers"]:
             restarts = _restarts_before(self.pod, spec["name"])
             container = RunningContainer(spec=spec, directory=self.directory / spec["name"], restarts=restarts)
@@ -122,7 +126,8 @@ class PodRun:
                 raise
 
     def keep_running(self) -> None:
-        """Start ended containers again, as the restart policy says."""
+        """Start ended containers again, as the restart policy says, and keep the pod's tokens fresh."""
+        self.projected.renew()
         for container in self.containers:
             container.observe()
             if container.due(restartable=self._restartable(container)):
@@ -168,6 +173,8 @@ class PodRun:
             self.directory.parent.rmdir()
 
     def _restartable(self, container: RunningContainer) -> bool:
+        if self.end_by is not None:
+            return False
         policy = self.pod["spec"].get("restartPolicy", "Always")
         failed = container.ended is not None and container.ended.code != 0
         return policy == "Always" or (policy == "OnFailure" and failed)
@@ -177,6 +184,8 @@ class PodRun:
         with container.log.open("ab") as log:
             container.process = self._launch(container, log)
         container.namespace = _child_namespace(container.process)
+        if identity := ProcessIdentity.of(container.process.pid):
+            (container.directory / INIT_FILE).write_text(f"{identity.pid} {identity.started}")
         container.started_at = time.time()
         self.ready = False
 
@@ -189,7 +198,7 @@ class PodRun:
         for directory in (container.directory / "tmp", container.directory / "home", self.directory / "root"):
             directory.mkdir(parents=True, exist_ok=True)
         for volume in self.pod["spec"].get("volumes", []):
-            (self.directory / "volumes" / volume["name"]).mkdir(parents=True, exist_ok=True)
+            self.sources.volume(volume["name"]).mkdir(parents=True, exist_ok=True)
         memory = spec.get("resources", {}).get("limits", {}).get("memory")
         machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         store_bytes = object_store_bytes(

@@ -10,6 +10,7 @@ from twin.cloud.store import Resource, ResourceType, Store
 from twin.kubernetes import images
 from twin.kubernetes.api import CLAIMS, CONFIG_MAPS, SECRETS, VOLUMES, ApiClient, Manifest
 from twin.kubernetes.api import Resource as Kind
+from twin.kubernetes.lustre_mounts import LustreMounts
 from twin.kubernetes.mounts import Sources
 from twin.state import TwinState
 
@@ -37,12 +38,14 @@ class SourceFinder:
 
     Attributes:
         cluster: the cluster's row in the store.
+        lustre: the file systems that pods mount.
     """
 
     state: TwinState
     store: Store
     api: ApiClient
     cluster: Resource
+    lustre: LustreMounts
 
     def find(self, pod: Manifest, directory: Path) -> Sources:
         """Look up all that a pod refers to.
@@ -56,8 +59,11 @@ class SourceFinder:
                 message = images.not_found(container["image"])
                 raise Obstacle(waiting="ImagePullBackOff", event="Failed", message=message)
         volumes = spec.get("volumes", [])
+        projected = [source for v in volumes for source in v.get("projected", {}).get("sources", [])]
         secrets = {v["secret"]["secretName"] for v in volumes if "secret" in v} | set(_named(spec, "secret"))
-        config_maps = {v["configMap"]["name"] for v in volumes if "configMap" in v} | set(_named(spec, "configMap"))
+        secrets |= {source["secret"]["name"] for source in projected if "secret" in source}
+        config_maps = {v["configMap"]["name"] for v in [*volumes, *projected] if "configMap" in v}
+        config_maps |= set(_named(spec, "configMap"))
         claims = [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v]
         return Sources(
             claims={claim: self._file_system(claim, namespace) for claim in claims},
@@ -90,6 +96,7 @@ class SourceFinder:
         row = self.store.get(ResourceType.LUSTRE_INSTANCE, instance_id)
         directory = self.state.lustre(row.name if row else instance)
         directory.mkdir(parents=True, exist_ok=True)
+        self.lustre.share(directory)
         return directory
 
 

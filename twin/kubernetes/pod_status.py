@@ -130,6 +130,12 @@ def pod_status(
     }
 
 
+def shut_down(status: Manifest) -> Manifest:
+    """Turn the status of a pod that was ended into what a kubelet writes on a node that shuts down."""
+    message = "Pod was terminated in response to imminent node shutdown."
+    return {**status, "phase": "Failed", "reason": "Terminated", "message": message}
+
+
 def _init_status(container: dict[str, Any], *, initialized: bool) -> Manifest:
     # Which moment it was is of no use to anybody: the epoch says that nobody measured it.
     state: Manifest = (

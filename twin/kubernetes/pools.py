@@ -7,7 +7,7 @@ that somebody deletes (a preemption) is missing, and is brought back the same wa
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twin.cloud.durations import Clock, Duration
@@ -40,9 +40,19 @@ class Pools:
     idle_since: dict[str, float] = field(default_factory=dict)
 
     def reconcile(
-        self, pools: Sequence[Pool], nodes: Sequence[Manifest], pods: Sequence[Manifest], *, stockout: bool
-    ) -> None:
-        """Add and remove nodes once; in a stockout no machine with GPUs comes."""
+        self, pools: Sequence[Pool], nodes: Sequence[Manifest], pods: Sequence[Manifest], limits: Mapping[str, int]
+    ) -> list[str]:
+        """Add and remove nodes once.
+
+        Args:
+            pools: the cluster's node pools.
+            nodes: its nodes.
+            pods: its pods.
+            limits: pool name to the most machines that Google would give it now.
+
+        Returns:
+            names of the pools that wait for machines because of that.
+        """
         known = {pool.name: pool for pool in pools}
         members: dict[str, list[Manifest]] = {pool.name: [] for pool in pools}
         for node in nodes:
@@ -54,10 +64,12 @@ class Pools:
         for name in [name for name in self.coming if name not in known]:
             del self.coming[name]
         self._order(pools, members, pods)
+        waiting = []
         for pool in pools:
-            if not (stockout and pool.gpus):
-                self._arrive(pool, members[pool.name])
+            if self._arrive(pool, members[pool.name], limits[pool.name]):
+                waiting.append(pool.name)
             self._leave(pool, members[pool.name], pods)
+        return waiting
 
     def _order(self, pools: Sequence[Pool], members: dict[str, list[Manifest]], pods: Sequence[Manifest]) -> None:
         start_s = self.clock.real_s(NODE_START)
@@ -73,13 +85,17 @@ class Pools:
         for name, count in nodes_to_add(elastic, waiting, rooms).items():
             self.coming[name].extend([self.now() + start_s] * count)
 
-    def _arrive(self, pool: Pool, members: Sequence[Manifest]) -> None:
+    def _arrive(self, pool: Pool, members: Sequence[Manifest], limit: int) -> bool:
+        """Let the machines come that are due; whether some may not."""
         due = [at for at in self.coming[pool.name] if at <= self.now()]
-        self.coming[pool.name] = [at for at in self.coming[pool.name] if at > self.now()]
-        for index, _ in enumerate(due, start=len(members)):
+        come = due[: max(0, limit - len(members))]
+        for at in come:
+            self.coming[pool.name].remove(at)
+        for index, _ in enumerate(come, start=len(members)):
             name = node_name(pool, f"{secrets.token_hex(4)}-{secrets.token_hex(2)}")
             zone = pool.zones[index % len(pool.zones)]
             self.api.create(NODES, node_manifest(pool, name=name, zone=zone))
+        return len(come) < len(due)
 
     def _leave(self, pool: Pool, members: Sequence[Manifest], pods: Sequence[Manifest]) -> None:
         busy = {pod["spec"].get("nodeName") for pod in pods if not _of_daemon_set(pod)}

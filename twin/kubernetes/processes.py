@@ -8,29 +8,16 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from jobs.errors import WaitTimeout
+from jobs.waiting import wait_until
 from twin.cloud.store import ProcessIdentity
 
 POLL_PERIOD_S = 0.1
 _DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, doing: str, failing: str) -> None:
-    """Wait for `condition`, asked every 0.1 s.
-
-    Raises:
-        WaitTimeout: it did not come true within `timeout_s`; the message names `doing` and then says `failing`.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise WaitTimeout(f"{doing} did not end within {timeout_s:.0f} s. {failing}")
-        time.sleep(POLL_PERIOD_S)
 
 
 def spawn(
@@ -65,7 +52,12 @@ def end(identities: Iterable[ProcessIdentity], *, timeout_s: float) -> None:
         for identity in living:
             send(identity, asked)
         with contextlib.suppress(WaitTimeout):
-            wait_until(lambda: not any(i.alive for i in living), timeout_s=timeout_s, doing="", failing="")
+            wait_until(
+                lambda: not any(identity.alive for identity in living),
+                timeout_s=timeout_s,
+                every_s=POLL_PERIOD_S,
+                doing="processes to end",
+            )
     survivors = [str(identity.pid) for identity in living if identity.alive]
     if survivors:
         raise WaitTimeout(

@@ -13,10 +13,6 @@ def make(directory: Path, *names: str) -> None:
         (directory / name / "weights").write_bytes(name.encode())
 
 
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
 def test_steps_are_ordered_as_numbers_and_leftovers_are_none(tmp_path: Path) -> None:
     make(tmp_path, "step_2", "step_10", "tmp_step_12", "old_step_10", "step_x")
 
@@ -26,27 +22,6 @@ def test_steps_are_ordered_as_numbers_and_leftovers_are_none(tmp_path: Path) -> 
 
 def test_a_directory_that_is_not_there_has_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path / "none") == 0
-
-
-def test_leftovers_are_moved_and_none_is_lost_even_with_the_same_name_twice(tmp_path: Path) -> None:
-    directory, aside = tmp_path / "checkpoints", tmp_path / "set-aside"
-    make(directory, "step_2", "old_step_2", "tmp_step_4")
-    told = checkpoints.clear_leftovers(directory, aside)
-    make(directory, "tmp_step_4")
-    told += checkpoints.clear_leftovers(directory, aside)
-
-    assert names(directory) == ["step_2"]
-    assert names(aside) == ["old_step_2.1", "tmp_step_4.1", "tmp_step_4.2"]
-    assert len(told) == 3
-
-
-def test_the_only_copy_of_a_checkpoint_gets_its_name_back(tmp_path: Path) -> None:
-    make(tmp_path / "checkpoints", "old_step_4", "tmp_step_4")
-
-    checkpoints.clear_leftovers(tmp_path / "checkpoints", tmp_path / "set-aside")
-
-    assert (tmp_path / "checkpoints" / "step_4" / "weights").read_text() == "old_step_4"
-    assert names(tmp_path / "set-aside") == ["tmp_step_4.1"]
 
 
 def test_size_counts_files_at_every_depth(tmp_path: Path) -> None:

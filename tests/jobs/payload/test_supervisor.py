@@ -1,119 +1,20 @@
-"""The supervisor with real child processes, a table of nodes in memory, and a clock that runs twenty times as fast."""
+"""What a supervisor makes of endings, stalls, lost nodes, requests and signals."""
 
-import io
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.payload.event_lines import EventWriter
+from jobs.payload.endings import EXIT_FAILED, EXIT_PLANNED_STOP, EXIT_SIGNAL
 from jobs.payload.lease import Lease, process_start
-from jobs.payload.nodes import NodeView
-from jobs.payload.options import Options, parse
-from jobs.payload.supervisor import EXIT_FAILED, EXIT_PLANNED_STOP, EXIT_SIGNAL, Supervisor
-from jobs.payload.trainer import Trainer
+from tests.jobs.payload.supervised import ENVIRONMENT, LAST_STEP, SCRIPT, TWO_TRAINERS, Nodes, Run
 
-SCRIPT = Path(__file__).with_name("trainer_script.py")
-LAST_STEP = 6
-SPEED = 20
 PATIENCE_S = 60
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-
-
-class FastClock:
-    def monotonic(self) -> float:
-        return time.monotonic() * SPEED
-
-    def sleep(self, seconds: float, /) -> None:
-        time.sleep(seconds / SPEED)
-
-
-class Nodes:
-    """The head and GPU nodes by name; a test adds and removes them."""
-
-    def __init__(self, *gpu_nodes: str) -> None:
-        self.gpu_nodes = set(gpu_nodes)
-
-    def view(self) -> NodeView:
-        names = sorted(self.gpu_nodes)
-        return NodeView(
-            addresses={name: f"address of {name}" for name in ["head", *names]}, gpus=dict.fromkeys(names, 8)
-        )
-
-
-class Output(io.BytesIO):
-    """Standard output; runs a test's reaction to a line while the supervisor goes on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reactions: dict[str, Callable[[], None]] = {}
-
-    def write(self, chunk: Any, /) -> int:
-        for text in [text for text in self.reactions if text.encode() in chunk]:
-            self.reactions.pop(text)()
-        return super().write(chunk)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        lines = self.getvalue().decode().splitlines()
-        return [json.loads(line.removeprefix("rlstack-event ")) for line in lines if line.startswith("rlstack-event ")]
-
-    def names(self, *wanted: str) -> list[str]:
-        return [event["event"] for event in self.events if not wanted or event["event"] in wanted]
-
-    def of(self, name: str) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["event"] == name]
-
-
-class Run:
-    """One run directory and what supervises it."""
-
-    def __init__(self, run_dir: Path, nodes: Nodes, fault: str = "", **changes: Any) -> None:
-        self.fault = run_dir / "fault"
-        if fault:
-            self.fault.write_text(fault)
-        arguments = (
-            f"--run-dir {run_dir} --checkpoint-dir {run_dir}/checkpoints --nodes 2 --gpus-per-node 8 "
-            f"--max-steps {LAST_STEP} --workdir {run_dir} --settle-s 3 --node-loss-settle-s 8 "
-            "--setup-limit-s 400 --step-limit-s 400 -- "
-            f"{sys.executable} {SCRIPT} {run_dir}/checkpoints {LAST_STEP}"
-        )
-        self.options: Options = replace(parse(arguments.split()), **changes)
-        self.output = Output()
-        self.nodes = nodes
-        self.trainers: list[Trainer] = []
-        (run_dir / "supervisor").mkdir(parents=True, exist_ok=True)
-        self.supervisor = Supervisor(
-            self.options,
-            events=EventWriter(self.output),
-            nodes=nodes,
-            lease=Lease(run_dir / "supervisor", owner="this test", ttl_s=60),
-            clock=FastClock(),
-            environment=os.environ,
-            start_trainer=self._start,
-        )
-
-    def _start(self, *args: Any, **kwargs: Any) -> Trainer:
-        self.trainers.append(Trainer(*args, **kwargs))
-        return self.trainers[-1]
-
-    @property
-    def checkpoints(self) -> list[str]:
-        return sorted(path.name for path in self.options.checkpoint_dir.iterdir())
-
-
-@pytest.fixture
-def nodes() -> Nodes:
-    return Nodes("a", "b")
 
 
 def test_a_run_is_done_at_its_last_step_and_every_line_of_the_trainer_passes(tmp_path: Path, nodes: Nodes) -> None:
@@ -304,3 +205,159 @@ def test_no_process_of_the_trainer_outlives_a_killed_supervisor(tmp_path: Path) 
         ended, _, _ = select.select([grandchild], [], [], PATIENCE_S)
         os.close(grandchild)
     assert ended
+
+
+def test_a_release_that_did_not_make_the_checkpoint_is_refused_before_gpus_are_asked_for(
+    tmp_path: Path, nodes: Nodes
+) -> None:
+    assert Run(tmp_path, nodes, "leave 3", release="v0.4.0").supervisor.run() == EXIT_PLANNED_STOP
+    run = Run(tmp_path, Nodes(), release="v0.5.0")
+
+    assert run.supervisor.run() == EXIT_FAILED
+
+    assert run.output.names() == ["failed"]
+    cause = run.output.of("failed")[0]["cause"]
+    assert "v0.4.0" in cause
+    assert "v0.5.0" in cause
+
+
+def test_every_event_is_kept_beside_the_checkpoints_and_starts_count_across_jobs(tmp_path: Path, nodes: Nodes) -> None:
+    first = Run(tmp_path, nodes, "leave 3")
+    first.supervisor.run()
+    first.fault.unlink()
+    second = Run(tmp_path, nodes)
+
+    assert second.supervisor.run() == 0
+
+    kept = [{key: value for key, value in event.items() if key != "submission_id"} for event in second.record.read()]
+    written = [*first.output.events, *second.output.events]
+    assert kept == [{key: value for key, value in event.items() if key != "submission_id"} for event in written]
+    assert second.output.of("started")[0]["attempt"] == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [({"budget_gpu_hours": 1e-9}, "budget"), ({"max_run_s": 1e-9}, "run_limit")]
+)
+def test_a_limit_ends_a_run_even_before_gpus_are_asked_for(
+    tmp_path: Path, nodes: Nodes, limits: dict[str, Any], reason: str
+) -> None:
+    interrupted = Run(tmp_path, nodes, "leave 3")
+    interrupted.supervisor.run()
+    run = Run(tmp_path, Nodes(), **limits)
+
+    assert run.supervisor.run() == EXIT_PLANNED_STOP
+
+    assert [(event["reason"], event["step"]) for event in run.output.of("stopped")] == [(reason, 2)]
+    assert run.output.names() == ["stopped"]
+
+
+def test_a_limit_that_is_reached_in_training_waits_for_the_next_checkpoint(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes, "hang 1", budget_gpu_hours=1e-9, settle_s=0)
+    run.output.reactions["pondering"] = lambda: (run.options.checkpoint_dir / "step_2").mkdir(parents=True)
+
+    assert run.supervisor.run() == EXIT_PLANNED_STOP
+
+    stopped = run.output.of("stopped")[0]
+    assert (stopped["reason"], list(stopped["kept"])) == ("budget", ["2"])
+    assert "job.budget_gpu_hours" in stopped["cause"]
+
+
+def test_a_limit_waits_for_a_checkpoint_no_longer_than_a_save_may_take(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes, "hang 1", max_run_s=1, save_limit_s=10, settle_s=0)
+
+    assert run.supervisor.run() == EXIT_PLANNED_STOP
+
+    assert run.output.of("stopped")[0]["reason"] == "run_limit"
+    assert run.output.of("checkpoint") == []
+
+
+def test_a_run_that_reaches_its_last_step_is_done_though_a_stop_was_asked_for(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes)
+    control = tmp_path / "supervisor" / "control.json"
+    run.output.reactions["Max number of steps"] = lambda: control.write_text('{"action": "stop_after_checkpoint"}')
+
+    assert run.supervisor.run() == 0
+
+    assert run.output.names()[-1] == "done"
+
+
+def test_set_up_and_save_have_limits_of_their_own(tmp_path: Path, nodes: Nodes) -> None:
+    for mode, phase in (("hang-in-setup 1", "setup"), ("hang-in-save 2", "save")):
+        limits: dict[str, Any] = {f"{phase}_limit_s": 5}
+        run = Run(tmp_path / phase, nodes, mode, max_crashes=1, **limits)
+
+        assert run.supervisor.run() == EXIT_FAILED
+
+        assert run.output.of("stalled")[0]["phase"] == phase
+
+
+def test_a_save_without_room_fails_the_run_with_its_reason_and_keeps_older_checkpoints(
+    tmp_path: Path, nodes: Nodes
+) -> None:
+    run = Run(tmp_path, nodes, "full 4", max_crashes=2)
+
+    assert run.supervisor.run() == EXIT_FAILED
+
+    cause = run.output.of("failed")[0]["cause"]
+    assert cause.count("OSError: [Errno 28] No space left on device") == 1
+    assert run.checkpoints == ["step_2", "tmp_step_4"]
+    assert (run.options.checkpoint_dir / "step_2" / "weights").stat().st_size == 1000
+
+
+def test_an_owner_that_stays_alive_is_not_waited_for_for_ever(tmp_path: Path, nodes: Nodes) -> None:
+    first = Lease(tmp_path / "supervisor", owner="the first", ttl_s=60)
+    assert first.try_take(0) is None
+    run = Run(tmp_path, nodes, lease_ttl_s=1)
+
+    assert run.supervisor.run() == EXIT_FAILED
+
+    assert "in the hands of the first" in run.output.of("failed")[0]["cause"]
+    first.release()
+
+
+def test_a_killed_trainer_is_started_again_from_the_newest_checkpoint(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes, "hang 3")
+
+    def kill() -> None:
+        run.fault.unlink()
+        os.kill(run.trainers[-1].pid, signal.SIGKILL)
+
+    run.output.reactions["pondering"] = kill
+
+    assert run.supervisor.run() == 0
+
+    assert run.output.names("crashed", "resumed", "started", "done") == [
+        "started",
+        "crashed",
+        "resumed",
+        "started",
+        "done",
+    ]
+    assert run.checkpoints == ["step_2", "step_4", "step_6"]
+    assert not (tmp_path / TWO_TRAINERS).exists()
+
+
+def test_after_a_killed_supervisor_the_next_resumes_and_there_are_never_two_trainers(
+    tmp_path: Path, nodes: Nodes
+) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.jobs.payload.supervised import Nodes, Run\n"
+        "run = Run(Path(sys.argv[1]), Nodes('a', 'b'), 'hang 3')\n"
+        "run.output.reactions['pondering'] = lambda: print('pondering', flush=True)\n"
+        "run.supervisor.run()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, env=ENVIRONMENT
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"pondering\n"
+        os.kill(first.pid, signal.SIGKILL)
+    (tmp_path / "fault").unlink()
+    run = Run(tmp_path, nodes)
+
+    assert run.supervisor.run() == 0
+
+    assert run.output.of("resumed")[0]["step"] == 2
+    assert run.output.of("started")[0]["attempt"] == 2
+    assert run.checkpoints == ["step_2", "step_4", "step_6"]
+    assert not (tmp_path / TWO_TRAINERS).exists()

@@ -1,6 +1,7 @@
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,16 @@ import kr8s
 import pytest
 from kr8s.objects import Service
 
+from jobs.errors import WaitTimeout
+from jobs.waiting import wait_until
 from tests.twin.kubernetes import rows
+from twin import preemption
+from twin.cloud.faults import GPU_QUOTA
 from twin.cloud.store import ProcessIdentity, Store
 from twin.kubernetes import cluster
 from twin.kubernetes.api import DEFINITIONS, NODES, PODS, SECRETS, ApiClient, Manifest, Resource
-from twin.kubernetes.processes import send, wait_until
+from twin.kubernetes.processes import send
+from twin.preemption import Preemption
 from twin.state import TwinState
 
 RAY_CLUSTERS = Resource(api_version="ray.io/v1", plural="rayclusters")
@@ -33,7 +39,10 @@ class Gke:
 
     def wait(self, condition: Callable[[], bool], doing: str) -> None:
         log = cluster.ClusterFiles(self.state.cluster("c")).agent_log
-        wait_until(condition, timeout_s=TIMEOUT_S, doing=doing, failing=f"The agent said: {log.read_text()[-3000:]}")
+        try:
+            wait_until(condition, timeout_s=TIMEOUT_S, every_s=0.2, doing=doing)
+        except WaitTimeout as timeout:
+            raise AssertionError(f"{timeout}; the agent said: {log.read_text()[-3000:]}") from timeout
 
     def node_of(self, name: str) -> str | None:
         pod = self.api.get(PODS, name, "default")
@@ -49,6 +58,10 @@ class Gke:
         while more := {pid for pid, parent in parents.items() if parent in found} - found:
             found |= more
         return found
+
+    def told(self) -> list[str]:
+        """What the simulated project says of itself."""
+        return [event.text for event in self.store.events_since()]
 
     def kill_agent(self) -> None:
         agent = next(process for process in self.store.processes() if process.name.endswith("/agent"))
@@ -84,6 +97,16 @@ def gke(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gke]:
         cluster.delete(state, "c")
 
 
+def run_in_pod(gke: Gke, pod: str, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `kubectl exec` to its end."""
+    kubectl = [str(Path(sys.executable).with_name("kubectl")), "exec", "-i", pod, "--container=worker", "--", *command]
+    kubeconfig = str(cluster.ClusterFiles(gke.state.cluster("c")).kubeconfig)
+    return subprocess.run(
+        kubectl, input=stdin, env={"KUBECONFIG": kubeconfig, "HOME": str(gke.state.root)},
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
 def listening(pids: set[int]) -> set[str]:
     """Addresses on which processes listen, in this network namespace."""
     lines = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -96,20 +119,23 @@ def listening(pids: set[int]) -> set[str]:
 def test_the_scheduler_places_gpu_pods_on_nodes_that_come_for_them_and_delete_leaves_nothing(gke: Gke) -> None:
     api = gke.api
     gke.wait(lambda: len(api.list(NODES)) == 1, "the system pool's node")
+    gke.store.set_fault(GPU_QUOTA)
     for name in ("a", "b"):
         api.create(PODS, rows.gpu_pod(name) | {"status": {}})
+    gke.wait(lambda: any("GCE_QUOTA_EXCEEDED" in said for said in gke.told()), "the refusal of machines beyond quota")
+    gke.store.clear_fault(GPU_QUOTA)
     gke.wait(lambda: all(gke.node_of(name) for name in ("a", "b")), "the scheduling of two pods with 8 GPUs each")
     assert gke.node_of("a") != gke.node_of("b")
     assert api.get(DEFINITIONS, "rayclusters.ray.io") is None
     assert gke.store.observed("c") > 0
 
-    cluster.preempt(gke.state, "c", str(gke.node_of("a")))
-    gke.wait(lambda: len(api.list(NODES)) == 2, "the end of a preempted node")
+    preemption.replay(gke.state, [Preemption(at_s=1, nodes=1, return_after_s=0)])
+    gke.wait(lambda: len(cluster.spot_nodes(gke.state, "c")) == 1, "the end of a preempted node")
 
     cluster.stop(gke.state, "c")
     assert gke.processes() == set()
     cluster.ensure_running(gke.state, "c")
-    assert gke.node_of("b") is not None
+    assert any(gke.node_of(name) for name in ("a", "b"))
     assert listening(gke.processes()) == {"127.0.0.1"}
 
     gke.kill_agent()
@@ -198,10 +224,20 @@ def test_a_ray_cluster_runs_as_processes_and_a_lost_worker_is_replaced(gke: Gke)
         version = httpx.get(f"http://127.0.0.1:{port}/api/version", trust_env=False).json()
     assert version["ray_version"] == "2.60.0"
 
-    lost = next(iter(workers(api)))
-    api.delete(PODS, workers(api)[lost], "default")
+    worker = next(iter(workers(api).values()))
+    inside = run_in_pod(
+        gke, worker, "sh", "-c", "hostname; cat /run/secrets/rlstack/hf-token; cat >&2; exit 7", stdin="e"
+    )
+    assert (inside.returncode, inside.stdout) == (7, f"{worker}\ncanary-value")
+    assert inside.stderr.startswith("e")
+    python = run_in_pod(gke, worker, "python3", "-c", "import ray; print(ray.__version__)")
+    assert (python.returncode, python.stdout) == (0, "2.60.0\n")
+
+    before = set(workers(api))
+    preemption.preempt(gke.state, nodes=1, return_after_s=1200)
+    gke.wait(lambda: any("not to be had yet: 1 of 2" in said for said in gke.told()), "the pool's wait for a machine")
     gke.wait(
-        lambda: lost not in workers(api) and ray_status(api).get("readyWorkerReplicas") == 2,
+        lambda: before - set(workers(api)) != set() and ray_status(api).get("readyWorkerReplicas") == 2,
         "the replacement of a lost worker",
     )
     kept = [file for file in gke.state.root.glob("pods/**/*") if file.is_file()]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobs.errors import TwinError
-from twin.kubernetes.containers import command, environment
+from twin.kubernetes.containers import API_SERVER, GOOGLE, command, environment
 from twin.kubernetes.images import IMAGES, find, not_found
 from twin.kubernetes.mounts import Sources
 
@@ -26,7 +26,7 @@ def variables(*env: dict[str, Any], **container: Any) -> dict[str, str]:
 def test_nothing_of_this_machines_environment_reaches_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PULUMI_ACCESS_TOKEN", "canary")
     monkeypatch.setenv("RAY_ADDRESS", "canary")
-    assert variables() == IMAGE.environment
+    assert variables() == {**IMAGE.environment, **API_SERVER, **GOOGLE}
     assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in variables()
 
 

@@ -1,23 +1,37 @@
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from twin.kubernetes.kwok import NOT_RAY, configuration
 
 BINARIES = {name: Path(f"/b/{name}") for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")}
-DOCUMENTS = list(
-    yaml.safe_load_all(
-        configuration(binaries={**BINARIES, "kube-scheduler": Path("/b/s")}, token_file=Path("/t/tokens.csv"))
+
+
+def documents(*, without_ray: bool = False) -> list[Any]:
+    binaries = {**BINARIES, "kube-scheduler": Path("/b/s")}
+    text = configuration(
+        binaries=binaries, token_file=Path("/t/tokens.csv"), pki=Path("/t/pki"), without_ray=without_ray
     )
-)
+    return list(yaml.safe_load_all(text))
+
+
+def pod_stages(*, without_ray: bool) -> list[Any]:
+    stages = [document["spec"] for document in documents(without_ray=without_ray) if document["kind"] == "Stage"]
+    return [stage for stage in stages if stage["resourceRef"]["kind"] == "Pod"]
 
 
 def test_every_component_is_bound_to_loopback() -> None:
-    assert DOCUMENTS[0]["options"]["bindAddress"] == "127.0.0.1"
+    assert documents()[0]["options"]["bindAddress"] == "127.0.0.1"
 
 
 def test_no_stage_moves_a_pod_of_a_ray_cluster() -> None:
-    stages = [document["spec"] for document in DOCUMENTS if document["kind"] == "Stage"]
-    of_pods = [stage for stage in stages if stage["resourceRef"]["kind"] == "Pod"]
+    of_pods = pod_stages(without_ray=False)
     assert len(of_pods) == 3
     assert all(NOT_RAY in stage["selector"]["matchExpressions"] for stage in of_pods)
+
+
+def test_without_ray_the_pods_of_a_ray_cluster_are_moved_like_any_other() -> None:
+    of_pods = pod_stages(without_ray=True)
+    assert len(of_pods) == 3
+    assert not any(NOT_RAY in stage["selector"]["matchExpressions"] for stage in of_pods)

@@ -33,14 +33,16 @@ class World:
 
     api: Nodes = field(default_factory=Nodes)
     now: float = 0.0
+    waiting: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.pools = Pools(api=cast("ApiClient", self.api), clock=Clock(1.0), now=lambda: self.now)
 
-    def step(self, *pods: Manifest, after_s: float = 0.0, stockout: bool = False) -> int:
+    def step(self, *pods: Manifest, after_s: float = 0.0, gpu_limit: int = 2) -> int:
         """Reconcile once, `after_s` later; how many GPU nodes there are then."""
         self.now += after_s
-        self.pools.reconcile([SYSTEM, SPOT], list(self.api.nodes.values()), pods, stockout=stockout)
+        limits = {"system": 2, "gpu": gpu_limit}
+        self.waiting = self.pools.reconcile([SYSTEM, SPOT], list(self.api.nodes.values()), pods, limits)
         return len(self.names("gpu"))
 
     def names(self, pool: str) -> list[str]:
@@ -94,14 +96,18 @@ def test_a_daemon_set_keeps_no_node(world: World) -> None:
     assert world.step(daemon, after_s=NODE_IDLE.seconds) == 0
 
 
-def test_in_a_stockout_no_gpu_machine_comes_until_it_ends(world: World) -> None:
-    world.step(rows.gpu_pod("a"))
-    assert world.step(rows.gpu_pod("a"), after_s=10 * NODE_START.seconds, stockout=True) == 0
+def test_no_more_machines_come_than_google_gives_until_it_gives_more(world: World) -> None:
+    both = (rows.gpu_pod("a"), rows.gpu_pod("b"))
+    world.step(*both)
+    assert world.step(*both, after_s=10 * NODE_START.seconds, gpu_limit=0) == 0
+    assert world.waiting == ["gpu"]
     assert len(world.names("system")) == 2
-    assert world.step(rows.gpu_pod("a")) == 1
+    assert world.step(*both, gpu_limit=1) == 1
+    assert world.step(*both) == 2
+    assert world.waiting == []
 
 
 def test_nodes_of_a_pool_that_is_gone_go(world: World) -> None:
     world.step()
-    world.pools.reconcile([SPOT], list(world.api.nodes.values()), [], stockout=False)
+    world.pools.reconcile([SPOT], list(world.api.nodes.values()), [], {"gpu": 2})
     assert world.api.nodes == {}

@@ -1,0 +1,105 @@
+"""What a destroy says of a run's work, and when it refuses."""
+
+from typing import Any
+
+import pytest
+
+from jobs import work_guard
+from jobs.checkpoints import CheckpointEntry, CheckpointListing
+from jobs.errors import HeadExecError, ProtectedCluster, UnsavedWorkError
+from jobs.work_guard import WorkGuardProvider
+
+MODEL = "Qwen/Qwen2.5-72B-Instruct"
+
+
+def props(**changes: Any) -> dict[str, Any]:
+    return {
+        "job_name": "grpo",
+        "run_dir": "/lustre/dev/grpo",
+        "checkpoint_dir": "/lustre/dev/grpo/checkpoints",
+        "kubeconfig": "{}",
+        "namespace": "ray",
+        "ray_cluster": "ray",
+        "lustre_is_ours": True,
+        "protect_unsaved_work": True,
+        "__provider": "pickled",
+        **changes,
+    }
+
+
+def listing(*steps: int, exported_step: int | None = None) -> CheckpointListing:
+    entry = {"state": "complete", "age_s": 1.0, "bytes": 2_000_000, "files": 3, "model": MODEL, "metrics": {}}
+    entries = tuple(CheckpointEntry.model_validate({"name": f"step_{step}", "step": step, **entry}) for step in steps)
+    return CheckpointListing(checkpoints=entries, exported_step=exported_step)
+
+
+def destroy(
+    monkeypatch: pytest.MonkeyPatch, found: CheckpointListing | HeadExecError, **changes: Any
+) -> UnsavedWorkError | None:
+    def read_work(_run: Any) -> CheckpointListing:
+        if isinstance(found, HeadExecError):
+            raise found
+        return found
+
+    monkeypatch.setattr(work_guard, "read_work", read_work)
+    try:
+        WorkGuardProvider().delete("grpo", props(**changes))
+    except UnsavedWorkError as refusal:
+        return refusal
+    return None
+
+
+def test_the_newest_checkpoint_and_all_bytes_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert destroy(monkeypatch, listing(10, 12), protect_unsaved_work=False) is None
+
+    assert capsys.readouterr().out == (
+        f"Grpo's newest checkpoint is step_12 (2.0 MB, {MODEL}); 4.0 MB of checkpoints go with Lustre\n"
+    )
+
+
+@pytest.mark.parametrize("found", [listing(12), listing(10, 12, exported_step=10), HeadExecError("no running head")])
+def test_protected_work_is_not_destroyed_until_the_job_is_named(
+    monkeypatch: pytest.MonkeyPatch, found: CheckpointListing | HeadExecError
+) -> None:
+    for value in (None, "1", "another"):
+        if value:
+            monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", value)
+        refusal = destroy(monkeypatch, found)
+        assert refusal is not None
+        assert "RLSTACK_DISCARD_UNSAVED_WORK=grpo" in str(refusal)
+        assert ("step_12" if isinstance(found, CheckpointListing) else "no running head") in str(refusal)
+
+    monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", "grpo")
+    assert destroy(monkeypatch, found) is None
+
+
+@pytest.mark.parametrize("found", [listing(), listing(10, 12, exported_step=12)])
+def test_nothing_unsaved_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch, found: CheckpointListing) -> None:
+    assert destroy(monkeypatch, found) is None
+
+
+def test_work_on_a_lustre_that_stays_is_not_even_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert destroy(monkeypatch, HeadExecError("nobody may look"), lustre_is_ours=False) is None
+    assert "stay" in capsys.readouterr().out
+
+
+def test_a_protected_cluster_is_refused_first_with_the_key_that_lifts_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ProtectedCluster, match=r"Nothing was destroyed: cluster\.deletion_protection.* false, type `pulu"):
+        destroy(monkeypatch, listing(12), cluster_is_protected=True, lustre_is_ours=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_no_change_of_config_looks_like_an_end() -> None:
+    provider = WorkGuardProvider()
+
+    changed = provider.diff("grpo", props(), props(job_name="other", run_dir="/lustre/x", protect_unsaved_work=False))
+
+    assert changed.changes is True
+    assert not changed.replaces
+    assert provider.diff("grpo", props(), props()).changes is False

@@ -1,0 +1,69 @@
+"""Heads of a twin without Ray, over an API server that only remembers what it was told."""
+
+from typing import Any, cast
+
+import httpx
+
+from twin.kubernetes.api import ApiClient, Manifest, Resource
+from twin.kubernetes.simulated_heads import SimulatedHeads
+
+
+class Api:
+    def __init__(self) -> None:
+        self.ports: dict[str, int] = {}
+        self.deleted: list[str] = []
+
+    def apply(self, _: Resource, manifest: Manifest) -> None:
+        (forward,) = manifest["spec"]["forwards"]
+        assert forward["ports"] == [8265]
+        self.ports[manifest["metadata"]["name"]] = forward["target"]["port"]
+
+    def delete(self, _: Resource, name: str, __: str, *, uid: str) -> None:
+        assert uid
+        self.deleted.append(name)
+
+
+def ray_pod(name: str, *, kind: str = "head", cluster: str = "one", node: str | None = "n") -> Manifest:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-of-{name}",
+        "labels": {"ray.io/cluster": "c", "ray.io/node-type": kind},
+        "ownerReferences": [{"uid": cluster}],
+    }
+    return {"metadata": metadata, "spec": {"nodeName": node} if node else {}}
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/api/version", trust_env=False).is_success
+    except httpx.ConnectError:
+        return False
+
+
+def test_a_head_on_a_node_answers_and_a_raycluster_made_anew_has_another_dashboard() -> None:
+    api = Api()
+    heads = SimulatedHeads(api=cast(ApiClient, api))
+    try:
+        heads.reconcile([ray_pod("waiting", node=None), ray_pod("worker", kind="worker")], ["n"])
+        assert api.ports == {}
+        heads.reconcile([ray_pod("a")], ["n"])
+        heads.reconcile([ray_pod("again")], ["n"])
+        assert api.ports["a"] == api.ports["again"]
+        assert answers(api.ports["a"])
+        heads.reconcile([ray_pod("b", cluster="two")], ["n"])
+        assert answers(api.ports["b"])
+        assert not answers(api.ports["a"])
+    finally:
+        heads.close()
+    assert not answers(api.ports["b"])
+
+
+def test_pods_go_with_their_node() -> None:
+    api = Api()
+    heads = SimulatedHeads(api=cast(ApiClient, api))
+    heads.reconcile(
+        [ray_pod("w", kind="worker", node="gone"), ray_pod("x", kind="worker"), ray_pod("h", node="gone")], ["n"]
+    )
+    assert api.deleted == ["w", "h"]
+    assert api.ports == {}
