@@ -1,4 +1,4 @@
-"""Figures of the twin on this machine: `make bench`. Needs the built tools; takes about three minutes.
+"""Figures of the twin on this machine: `make bench`. Needs the built tools; takes about five minutes.
 
 `python -m bench goodput` prints what a supervised run makes of preemptions instead (`goodput.py`); it needs no tools.
 
@@ -7,8 +7,9 @@
 | up to RUNNING | `python -m twin up` on an empty state directory, wall seconds |
 | up, nothing to change | the same again |
 | memory | proportional set size of all the twin's processes while Ray runs, and of the engine at its largest |
+| recovery | a worker's node is lost in mid-run: what passes until the next step begins, by part (`recovery.py`) |
 | preview of dev | wall seconds, and per resource above a program with one resource of each of the same providers |
-| destroy | `python -m twin destroy`, wall seconds |
+| destroy | `python -m twin destroy` while the run trains, wall seconds; it ends at a checkpoint first |
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import goodput
+from bench import goodput, recovery
 from twin import environment, settings
 from twin.kubernetes import cluster
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
@@ -47,16 +48,30 @@ def main() -> None:
         os.environ[STATE_VARIABLE] = str(state.root)
         os.environ["PYTHONPATH"] = str(REPOSITORY)
         environment.prepare(state)
+        long_run(Path(directory))
         peak = Peak(state.root)
         try:
             with peak:
                 show("up to RUNNING", twin("up"), "s")
-                show("up, nothing to change", twin("up"), "s")
+                show("up, nothing to change, while it trains", twin("up"), "s")
             show("memory, all processes, peak", peak.mib, "MiB")
+            parts = recovery.measure(
+                state, name="rlstack-local", run="local/grpo-cpu", preempt=lambda: twin("preempt", "--nodes", "1")
+            )
+            for part, value in parts.items():
+                show(f"recovery: {part}", value, "s")
+            show("destroy, in mid-run", twin("destroy"), "s")
             preview_of_dev(state)
-            show("destroy", twin("destroy"), "s")
         finally:
             cluster.stop_all(state)
+
+
+def long_run(directory: Path) -> None:
+    """Put settings of the local stack into a directory, with a run that outlasts the measurements, and go there."""
+    for name in ("Pulumi.yaml", "Pulumi.local.yaml", "Pulumi.dev.yaml"):
+        text = (REPOSITORY / name).read_text(encoding="utf-8")
+        (directory / name).write_text(text.replace("max_num_steps: 40", "max_num_steps: 100000"), encoding="utf-8")
+    os.chdir(directory)
 
 
 def preview_of_dev(state: TwinState) -> None:
@@ -114,9 +129,7 @@ def twin(*arguments: str) -> float:
 
 def quiet(command: list[str]) -> str:
     """Run a command to its end; return what it printed, or show it and stop when it fails."""
-    done = subprocess.run(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout

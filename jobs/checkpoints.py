@@ -108,7 +108,7 @@ def read_checkpoints(run: RunOnHead) -> CheckpointListing:
         raise HeadExecError(
             f"The head of RayCluster {run.ray_cluster} listed {run.checkpoint_dir} in a form that cannot "
             f"be read ({error.error_count()} problems). Look by hand: kubectl -n {run.namespace} exec "
-            f"-l ray.io/cluster={run.ray_cluster},ray.io/node-type=head -- ls -l {run.checkpoint_dir}"
+            f"svc/{run.ray_cluster}-head-svc -c ray-head -- ls -l {run.checkpoint_dir}"
         ) from error
 
 

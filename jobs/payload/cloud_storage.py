@@ -99,7 +99,7 @@ def _ask(opener: urllib.request.OpenerDirector, request: urllib.request.Request)
 def _message(body: bytes) -> str:
     """Return the message of an error of a Google API; empty if there is none."""
     try:
-        return str(json.loads(body)["error"]["message"])
+        return str(json.loads(body)["error"]["message"]).rstrip(".")
     except (ValueError, LookupError, TypeError):
         return ""
 
