@@ -39,14 +39,14 @@ class TwinSession:
     speed: str
     stack: str = "local"
 
-    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, module: str, *arguments: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
         """Start `python -m MODULE` in the settings' directory, as a client of the twin."""
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=self.settings,
             env=self.environment(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             stdin=subprocess.DEVNULL,
             text=True,
         )
