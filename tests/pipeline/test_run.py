@@ -14,6 +14,7 @@ import pytest
 
 from jobs.stack_dashboard import open_stack_dashboard
 from jobs.stack_outputs import StackOutputs
+from jobs.waiting import wait_until
 from tests.pipeline.twin_session import CLUSTER, TwinSession, refusals, twin_session
 from twin.cloud.store import Store
 
@@ -153,10 +154,18 @@ def test_a_token_is_in_no_other_place_than_the_mounted_file_and_etcd(
 def test_another_image_replaces_cluster_and_job_and_reaches_every_pod(session: TwinSession) -> None:
     session.edit("ray", image="rlstack/grpo-cpu:1.1", release={"tag": "1.1"})
     assert session.changes("up")["replace"] == 2
-    pods = [*session.pods("head"), *session.pods("worker")]
+    watched = session.run("jobs", "watch", "--stack", "local", code=1)
+    assert "step_60 was made by release 1.0 of the trainer, and 1.1 is to go on from it" in watched
+    assert session.pods("worker") == []
+
+    session.edit("job", name="grpo-cpu-2", grpo={"max_num_steps": 4})
+    assert session.changes("up")["replace"] == 1
+    workers = wait_until(
+        lambda: session.pods("worker"), timeout_s=60, every_s=0.1, doing="the workers of the new run to be made"
+    )
+    pods = [*session.pods("head"), *workers]
     assert {container["image"] for pod in pods for container in pod["spec"]["containers"]} == {"rlstack/grpo-cpu:1.1"}
-    # Everything was trained before; the new job finds its last checkpoint and has nothing left to do.
-    assert "done at step 60" in session.run("jobs", "watch", "--stack", "local")
+    assert "done at step 4" in session.run("jobs", "watch", "--stack", "local")
 
 
 def test_destroy_meets_googles_refusal_and_leaves_nothing(session: TwinSession) -> None:
