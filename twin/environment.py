@@ -24,7 +24,7 @@ def prepare(state: TwinState, *, program_dir: Path = REPOSITORY) -> None:
         program_dir: where the program's own modules lie; its dynamic resources are run with these.
     """
     state.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for directory in (state.bin_dir, state.backend_dir, state.pulumi_home):
+    for directory in (state.bin_dir, state.backend_dir, state.pulumi_home, state.temporary):
         directory.mkdir(parents=True, exist_ok=True)
     for secret in (state.passphrase, state.access_token):
         if not secret.exists():
@@ -59,7 +59,8 @@ def variables(state: TwinState) -> dict[str, str]:
 def complete(state: TwinState) -> dict[str, str]:
     """Return the whole environment of a client of the twin: this process's, less what speaks of another cloud."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_PREFIXES)}
-    return own | variables(state)
+    # pulumi-kubernetes leaves a file in the directory for temporary ones at each start.
+    return {**own, **variables(state), "TMPDIR": str(state.temporary)}
 
 
 def enter(state: TwinState) -> None:

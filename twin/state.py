@@ -72,6 +72,11 @@ class TwinState:
         return self.root / "lustre" / instance_id
 
     @property
+    def temporary(self) -> Path:
+        """Where the engine's programs put files that some of them never remove."""
+        return self.root / "tmp"
+
+    @property
     def buckets(self) -> Path:
         """The buckets of Cloud Storage, by name."""
         return self.root / "buckets"
