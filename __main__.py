@@ -47,9 +47,9 @@ gpus = GpuNodePool("gpus", gpu_args, on_google)
 kubernetes = cluster_provider("kubernetes", gke.kubeconfig)
 volume_args = LustreVolumeArgs(place=place, namespace=config.ray.namespace, lustre=lustre)
 volume = LustreVolume("volume", volume_args, ResourceOptions(providers=[kubernetes]))
-needed: list[pulumi.Resource] = [network, gke, gpus, lustre]
+needed: list[pulumi.Resource] = [network, lustre]
 if fast:
-    on_cluster = ResourceOptions(providers=[kubernetes], depends_on=[gke])
+    on_cluster = ResourceOptions(providers=[kubernetes])
     devices = GkeNetworks("networks", GkeNetworksArgs(node_networks=nics), on_cluster)
     needed += [fast, devices, Gib("gib", GibArgs(gpu_pool=gpus.pool_name), on_cluster)]
 ray_args = RayClusterArgs(
@@ -67,11 +67,11 @@ ray_args = RayClusterArgs(
     hf_token=secret("hf_token"),
     wandb_api_key=secret("wandb_api_key"),
 )
-# Operator, firewalls and NICs lie on no path of values from here, but pods need them all, to the run's last moment.
+# Firewalls and NICs lie on no path of values from here, but pods need them all, to the run's last moment.
 ray = RayCluster("ray", ray_args, ResourceOptions(providers=[kubernetes], depends_on=needed))
 on_head: dict[str, Any] = {"kubeconfig": gke.kubeconfig, "ray_cluster": ray.cluster_name}
 job_args = RayJobArgs(**training_job(config), **on_head, head_service=ray.head_service, ray_cluster_uid=ray.uid)
-job = RayJob("grpo", job_args, ResourceOptions(depends_on=[ray]))
+job = RayJob("grpo", job_args)
 monitoring = Monitoring("monitoring", MonitoringArgs(config=config), on_google) if config.monitoring.enabled else None
 # Behind all else, so that it is asked before all else when the stack is destroyed.
 last = ResourceOptions(depends_on=[job, *([monitoring] if monitoring else [])])

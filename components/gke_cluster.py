@@ -69,6 +69,7 @@ class GkeCluster(pulumi.ComponentResource):
         kubeconfig: how to reach it, as JSON text; without a token.
         system_pool: name of the pool for the Ray head.
         node_service_account: e-mail of the account that nodes run as.
+        node_roles: the stack's grants to that account; a node without them runs, logs nothing and pulls no image.
         features: what its nodes have to agree with.
     """
 
@@ -77,6 +78,7 @@ class GkeCluster(pulumi.ComponentResource):
     kubeconfig: Output[str]
     system_pool: Output[str]
     node_service_account: Output[str]
+    node_roles: list[gcp.projects.IAMMember]
 
     def __init__(self, name: str, args: GkeClusterArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("rlstack:gke_cluster:GkeCluster", name, args.as_inputs(), opts)
@@ -102,6 +104,7 @@ class GkeCluster(pulumi.ComponentResource):
     def _adopt(self, name: str, args: GkeClusterArgs, config: ExistingCluster) -> gcp.container.Cluster:
         self.system_pool = Output.from_input(config.system_pool_name)
         self.node_service_account = Output.from_input(config.node_service_account)
+        self.node_roles = []
         return gcp.container.Cluster.get(
             f"{name}-cluster",
             f"projects/{args.place.project_id}/locations/{args.place.region}/clusters/{config.cluster_name}",
@@ -116,7 +119,7 @@ class GkeCluster(pulumi.ComponentResource):
             display_name=f"Nodes of {args.place.stack_name}",
             opts=ResourceOptions(parent=self),
         )
-        roles = [
+        self.node_roles = [
             gcp.projects.IAMMember(
                 f"{name}-nodes-{role.rpartition('/')[2]}",
                 project=args.place.project_id,
@@ -159,7 +162,7 @@ class GkeCluster(pulumi.ComponentResource):
                 "resource_labels": args.place.labels,
                 **node_identity(account.email, image_streaming=args.features.image_streaming),
             },
-            opts=ResourceOptions(parent=self, depends_on=roles, custom_timeouts=POOL_TIMEOUTS),
+            opts=ResourceOptions(parent=self, depends_on=self.node_roles, custom_timeouts=POOL_TIMEOUTS),
         )
         self.system_pool = pool.name
         self.node_service_account = account.email

@@ -56,8 +56,8 @@ class GkeNetworks(pulumi.ComponentResource):
                 api_version=API_VERSION,
                 kind="Network",
                 metadata={"name": node_network.name},
-                spec=network_spec(node_network.name),
-                opts=ResourceOptions(parent=self, depends_on=[parameters]),
+                spec=network_spec(parameters.metadata["name"]),
+                opts=ResourceOptions(parent=self),
             )
         self.register_outputs({})
 
@@ -71,9 +71,9 @@ def parameters_spec(node_network: NodeNetwork) -> dict[str, Any]:
     }
 
 
-def network_spec(name: str) -> dict[str, Any]:
-    """Build the spec of a `Network` of whole NICs, which points at the parameters of the same name."""
-    return {"type": "Device", "parametersRef": {"group": GROUP, "kind": "GKENetworkParamSet", "name": name}}
+def network_spec(parameters_name: pulumi.Input[str]) -> dict[str, Any]:
+    """Build the spec of a `Network` of whole NICs, which points at its parameters."""
+    return {"type": "Device", "parametersRef": {"group": GROUP, "kind": "GKENetworkParamSet", "name": parameters_name}}
 
 
 def interface_annotations(accelerators: Accelerators) -> dict[str, str]:

@@ -17,6 +17,9 @@ class SupervisorLimits(Section):
         prefetch_limit_s: seconds in which the cache must have grown while the model is fetched.
         setup_limit_s: seconds until the first step begins.
         step_limit_s: seconds for a step.
+        node_loss_settle_s: seconds in which Ray notices a dead node: a crash counts as one after these, and a trainer
+            that stands still without a node is ended. With Ray's own health checks less than 25 takes lost nodes for
+            crashes.
         save_limit_s: seconds for a save; also what a run waits for its next checkpoint when it is to end.
         max_run_s: seconds that the run may take over all its Ray jobs, waiting for GPUs included and the time between
             jobs not; it is then stopped after its next checkpoint.
@@ -30,6 +33,7 @@ class SupervisorLimits(Section):
     setup_limit_s: PositiveFloat | None = None
     step_limit_s: PositiveFloat | None = None
     save_limit_s: PositiveFloat | None = None
+    node_loss_settle_s: PositiveFloat | None = None
     max_run_s: PositiveFloat | None = None
 
 

@@ -36,6 +36,7 @@ class SupervisorOptions:
         setup_limit_s: seconds until the first step begins.
         step_limit_s: seconds for a step.
         save_limit_s: seconds for a save.
+        node_loss_settle_s: seconds in which Ray notices a dead node.
         environment: variables that the trainer gets on top of the pod's; never a secret.
     """
 
@@ -59,6 +60,7 @@ class SupervisorOptions:
     setup_limit_s: float | None = None
     step_limit_s: float | None = None
     save_limit_s: float | None = None
+    node_loss_settle_s: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -38,16 +38,22 @@ class LogFollower:
     def __init__(self, hand_on: Callable[[str], None]) -> None:
         self._hand_on = hand_on
         self._submission_id = ""
+        self._submitted_ms: int | None = None
         self._seen = 0
         self._in_line = False
 
-    def begin(self, submission_id: str) -> None:
-        """Turn to a job; one that is followed already goes on where it was."""
-        if submission_id == self._submission_id:
+    def begin(self, job: "Job") -> None:
+        """Turn to a job; one that is followed already goes on where it was.
+
+        A new head knows no ids of the old one's, so that two jobs may have the same: the time of submission tells them
+        apart.
+        """
+        if (job.submission_id, job.start_time_ms) == (self._submission_id, self._submitted_ms):
             return
         if self._in_line:
             self._hand_on("\n")  # what a lost head did not write to its end
-        self._submission_id, self._seen, self._in_line = submission_id, 0, False
+        self._submission_id, self._submitted_ms = job.submission_id, job.start_time_ms
+        self._seen, self._in_line = 0, False
 
     def tail(self, dashboard: "Dashboard") -> None:
         """Hand on what comes over one connection, until the server ends it.
@@ -118,7 +124,7 @@ def follow_to_the_end(
                     was_known = True
                     patience.restore()
                     if follower:
-                        follower.begin(followed)
+                        follower.begin(job)
                         (follower.read_rest if job.status.is_final else follower.tail)(dashboard)
                     if job.status.is_final:
                         return job

@@ -144,16 +144,16 @@ class RecordingMonitor(MockMonitor):
                 type=request.type,
                 name=request.name,
                 inputs=_plain(MessageToDict(inputs)),
-                parent=_name(request.parent),
+                parent=name_of(request.parent),
                 provider=request.provider.rpartition("::")[0].rpartition("::")[2],
-                dependencies=frozenset(_name(urn) for urn in request.dependencies),
+                dependencies=frozenset(name_of(urn) for urn in request.dependencies),
                 options=options,
                 read=read,
             )
         )
 
 
-def _name(urn: str) -> str:
+def name_of(urn: str) -> str:
     return "" if urn.endswith("::pulumi:pulumi:Stack") or "pulumi:pulumi:Stack::" in urn else urn.rpartition("::")[2]
 
 

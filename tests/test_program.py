@@ -8,7 +8,7 @@ import pytest
 
 from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK
 from tests.golden import assert_golden
-from tests.graph import graph_of_run
+from tests.graph import ancestors, graph_of_run, waits_of_run
 from tests.program import REPOSITORY, Registered, Run, changed, run_program, stack_settings
 
 SCHEMA = json.loads((REPOSITORY / "twin" / "cloud" / "gcp_schema.json").read_text())
@@ -153,8 +153,8 @@ def test_two_stacks_in_one_project_share_no_cloud_name() -> None:
 
 
 def test_the_job_comes_last_and_the_ray_cluster_after_all_that_its_pods_need(run: Run) -> None:
-    assert {"ray-cluster", "ray-secrets", "ray-fence"} <= run["grpo"].dependencies
-    assert {"gpus-pool", "gke-system", "lustre-port", "volume-claim"} <= run["ray"].dependencies
+    assert {"ray-cluster", "ray-secrets", "ray-fence"} <= ancestors(waits_of_run(run), "grpo")
+    assert {"gpus-pool", "gke-system", "lustre-port", "volume-claim"} <= ancestors(waits_of_run(run), "ray-cluster")
     assert {resource.name for resource in run.resources if "grpo" in resource.dependencies} == {"work"}
 
 
@@ -173,20 +173,6 @@ def test_what_a_run_stands_on_outlives_it(run: Run) -> None:
         # The engine deletes a child before its parent, and a parent before what the parent depends on.
         open_ends = {each for name in open_ends for each in (*run[name].dependencies, run[name].parent)} - found - {""}
     assert {"network-internal", "network-nat", "lustre-port", "gpus-pool", "volume-claim"} <= found
-
-
-@pytest.mark.parametrize(
-    ("name", "waits_for"),
-    [
-        ("gke-system", "gke-nodes-logging.logWriter"),  # a node without the role would run and log nothing
-        ("lustre-instance", "access-connection"),
-        ("lustre-instance", "lustre-guard"),
-        ("ray-cluster", "ray-secrets"),
-        ("ray-cluster", "ray-fence"),
-    ],
-)
-def test_order_that_no_value_expresses_is_declared(run: Run, name: str, waits_for: str) -> None:
-    assert waits_for in run[name].dependencies
 
 
 def test_adopted_parts_are_read_and_nothing_beside_them_is_made() -> None:

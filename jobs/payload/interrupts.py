@@ -52,7 +52,7 @@ class Interrupts:
         if self._signalled:
             raise StopRequested(StopReason.SIGNAL)
         if self._lease.is_lost:
-            raise StopRequested(StopReason.LEASE)
+            raise StopRequested(StopReason.LEASE, self._lease.problem)
 
     def obey(self) -> None:
         """Act upon a request by file and upon the limits; raises if the end is now."""

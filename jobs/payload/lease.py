@@ -58,7 +58,11 @@ def _is_alive(pid: int | None, started: str | None) -> bool:
 
 
 class Lease:
-    """One supervisor's claim on a run directory."""
+    """One supervisor's claim on a run directory.
+
+    Attributes:
+        problem: why the last heartbeat failed; none if it did not.
+    """
 
     def __init__(self, directory: Path, *, owner: str, ttl_s: float) -> None:
         """Prepare a claim; nothing is taken yet.
@@ -78,6 +82,7 @@ class Lease:
         self._stop = threading.Event()
         self._beaten_at = 0.0
         self._taken_over = False
+        self.problem: str | None = None
 
     def try_take(self, now: float) -> str | None:
         """Take the lease if it is free; returns the present owner if it is not. Ask again every few seconds.
@@ -138,8 +143,10 @@ class Lease:
         while not self._stop.wait(self._ttl_s / _BEATS_PER_LIFE):
             try:
                 self.beat()
-            except OSError:
-                continue  # `is_lost` turns true when this lasts
+            except OSError as error:
+                self.problem = f"no heartbeat: {error}"  # `is_lost` turns true when this lasts
+            else:
+                self.problem = None
 
     def _highest(self) -> int:
         names = (_NAME.fullmatch(path.name) for path in self._directory.iterdir())

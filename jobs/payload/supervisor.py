@@ -131,7 +131,7 @@ class Supervisor:
         except StopRequested as stop:
             if not stop.reason.is_planned:
                 # After a signal every moment counts, and a successor needs the workers.
-                self._events.emit("stopped", step=self._step, reason=stop.reason)
+                self._events.emit("stopped", step=self._step, reason=stop.reason, cause=stop.cause)
                 return EXIT_SIGNAL if stop.reason is StopReason.SIGNAL else EXIT_PLANNED_STOP
             if stop.reason.gives_workers_back:
                 self._release_workers()

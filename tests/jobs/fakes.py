@@ -33,8 +33,10 @@ class FakeDashboard:
         yield self
 
     def put(self, submission_id: str, status: JobStatus, metadata: Mapping[str, str] | None = None) -> None:
+        known = self.jobs.get(submission_id)
+        start_time = known.start_time_ms if known else len(self.jobs)
         self.jobs[submission_id] = Job(
-            submission_id=submission_id, status=status, metadata=dict(metadata or {}), start_time=len(self.jobs)
+            submission_id=submission_id, status=status, metadata=dict(metadata or {}), start_time=start_time
         )
 
     def list_jobs(self) -> list[Job]:

@@ -33,6 +33,7 @@ def test_the_supervisor_understands_every_option_and_gets_the_training_command_a
         max_run_s=3600.0,
         budget_gpu_hours=12.5,
         prefetch_limit_s=60.0,
+        node_loss_settle_s=5.0,
     )
 
     words = shlex.split(render_entrypoint(given, TRAINING))
@@ -44,7 +45,7 @@ def test_the_supervisor_understands_every_option_and_gets_the_training_command_a
     assert (read.run_dir, read.nodes, read.max_steps) == (Path("/lustre/dev/grpo"), 8, 20)
     assert (read.settle_s, read.max_crashes, read.save_limit_s) == (2.5, 5, 900.0)
     assert (read.release, read.prefetch) == ("v0.4.0", "python -c 'print(1)' tiny")
-    assert (read.scale_raycluster, read.prefetch_limit_s) == ("ray/grpo", 60.0)
+    assert (read.scale_raycluster, read.prefetch_limit_s, read.node_loss_settle_s) == ("ray/grpo", 60.0, 5.0)
     assert (read.max_run_s, read.budget_gpu_hours) == (3600.0, 12.5)
 
 

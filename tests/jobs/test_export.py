@@ -53,7 +53,7 @@ class Head(FakeDashboard):
     def follow(self, _stack: str, follower: LogFollower, *, submission_id: str) -> Job:
         if self.trouble:
             raise self.trouble
-        follower.begin(submission_id)
+        follower.begin(self.jobs[submission_id])
         status = JobStatus.FAILED if self.exit_code else JobStatus.SUCCEEDED
         self.jobs[submission_id] = self.jobs[submission_id].model_copy(
             update={"status": status, "driver_exit_code": self.exit_code}

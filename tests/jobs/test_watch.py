@@ -11,7 +11,7 @@ from rich.console import Console
 
 from jobs import log_follower
 from jobs.__main__ import main
-from jobs.dashboard import JobStatus
+from jobs.dashboard import Job, JobStatus
 from jobs.errors import DashboardUnreachable
 from jobs.payload.event_lines import EventWriter
 from jobs.stack_outputs import StackOutputs
@@ -255,6 +255,26 @@ def test_a_replaced_heads_next_submission_is_followed_from_its_beginning(
     captured = capsys.readouterr()
     assert captured.out == "one\ntw\nthree\nfour\n"
     assert captured.err.count("`up` submits it again") == 1
+
+
+class ForgettingHead(FakeDashboard):
+    """Loses its job; the next one, on another head, gets the same id."""
+
+    async def tail(self, submission_id: str) -> AsyncGenerator[str, None]:
+        yield self.logs(submission_id)
+        self.jobs[JOB] = Job(submission_id=JOB, status=JobStatus.SUCCEEDED, start_time=1_000)
+        self.texts[JOB] = "three\nfour\n"
+
+
+def test_a_submission_with_the_id_of_a_lost_one_is_followed_from_its_beginning(
+    way: Way, capsys: pytest.CaptureFixture[str]
+) -> None:
+    way.dashboard = dashboard = ForgettingHead()
+    dashboard.put(JOB, JobStatus.RUNNING)
+    dashboard.texts = {JOB: "one\ntw"}
+
+    assert main(["logs", "--stack", "dev", "--follow"]) == 0
+    assert capsys.readouterr().out == "one\ntw\nthree\nfour\n"
 
 
 def test_a_job_that_was_never_known_is_an_error_at_once(way: Way, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,8 @@ def test_work_on_a_lustre_that_stays_is_not_even_looked_at(
 def test_a_protected_cluster_is_refused_first_with_the_key_that_lifts_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ProtectedCluster, match=r"Nothing was destroyed: cluster\.deletion_protection.* false, type `pulu"):
+    told = r"Nothing was destroyed: cluster\.deletion_protection.* false, type `pulu"
+    with pytest.raises(ProtectedCluster, match=told):
         destroy(monkeypatch, listing(12), cluster_is_protected=True, lustre_is_ours=False)
     assert capsys.readouterr().out == ""
 

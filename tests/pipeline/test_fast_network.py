@@ -9,6 +9,7 @@ import pytest
 from jobs.waiting import wait_until
 from tests.golden import assert_golden
 from tests.graph import graph_of_state
+from tests.pipeline.declared_order import order_at_destroy
 from tests.pipeline.twin_session import TwinSession, twin_session
 from twin.cloud.store import Store
 from twin.kubernetes import cluster
@@ -81,7 +82,8 @@ def test_the_graph_is_the_one_that_the_program_declares(session: TwinSession) ->
     assert_golden("graph_fast", graph_of_state(json.loads(done.stdout)["deployment"]))
 
 
-def test_destroy_leaves_nothing(session: TwinSession) -> None:
-    session.twin("destroy", "--stack", "fast")
+def test_a_destroy_ends_in_order_where_the_cluster_was_deleted_behind_its_back(session: TwinSession) -> None:
+    session.lose_cluster(CLUSTER)
+    assert session.destroy().out_of_order(order_at_destroy()) == set()
     assert list(Store.open(session.state).list()) == []
     assert session.processes() == {}

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,27 @@ from twin.cloud.store import ResourceType, Store
 from twin.kubernetes import cluster
 from twin.kubernetes.api import PODS, Manifest
 from twin.plan import Plan, read_plan
+from twin.settings import copy_settings
 from twin.state import REPOSITORY, TwinState
 
 COMMAND_TIMEOUT_S = 600
 CLUSTER = "rlstack-local"
+TURNED_ROUND = Path(__file__).with_name("turned_round")
+"""The program with some of its declared order turned round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletions:
+    """When the engine began and ended to delete each resource, as places in the row of its events."""
+
+    begun: Mapping[str, int]
+    ended: Mapping[str, int]
+
+    def out_of_order(self, pairs: Set[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Keep the pairs whose second began to go before their first was gone; what was not there is passed over."""
+        there = {(first, second) for first, second in pairs if first in self.ended and second in self.begun}
+        assert there
+        return {(first, second) for first, second in there if self.begun[second] < self.ended[first]}
 
 
 @dataclass(frozen=True)
@@ -119,7 +136,9 @@ class TwinSession:
     def run_program(self, command: str, *, workspace: Path | None = None, program: Path = REPOSITORY) -> Plan:
         """Run a program's `up` or `preview` on the stack; return what the engine did, or would do."""
         script = REPOSITORY / "twin" / "program_run.py"
-        workspace = workspace or self.state.workspace(self.stack)
+        if workspace is None:
+            workspace = self.state.workspace(self.stack)
+            copy_settings(self.state, self.stack, self.settings)
         done = subprocess.run(
             [sys.executable, "-P", str(script), command, "rlstack", self.stack, str(workspace), str(program)],
             env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -141,9 +160,31 @@ class TwinSession:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def destroy(self, *options: str) -> Deletions:
+        """Run a plain `pulumi destroy` to its end; return in which order things went."""
+        with tempfile.TemporaryDirectory(dir=self.settings.parent) as directory:
+            log = Path(directory) / "events"
+            self.pulumi("destroy", "--yes", "--skip-preview", "--event-log", str(log), *options)
+            events = [json.loads(line) for line in log.read_text().splitlines()]
+        moments: dict[str, dict[str, int]] = {"resourcePreEvent": {}, "resOutputsEvent": {}}
+        for place, event in enumerate(events):
+            for kind, places in moments.items():
+                step = event.get(kind, {}).get("metadata", {})
+                if step.get("op") == "delete":
+                    places[step["urn"].rpartition("::")[2]] = place
+        return Deletions(begun=moments["resourcePreEvent"], ended=moments["resOutputsEvent"])
+
+    def lose_cluster(self, name: str) -> None:
+        """Delete a cluster behind the stack's back, as somebody does in the console."""
+        store = Store.open(self.state)
+        cluster.delete(self.state, name)
+        for kind in (ResourceType.NODE_POOL, ResourceType.CLUSTER):
+            for row in store.list(kind):
+                store.delete(kind, row.id)
+
     def deployment(self) -> list[dict[str, Any]]:
         """Read the resources in the engine's state of the stack."""
-        resources: list[dict[str, Any]] = json.loads(self.pulumi("stack", "export"))["deployment"]["resources"]
+        resources: list[dict[str, Any]] = json.loads(self.pulumi("stack", "export"))["deployment"].get("resources", [])
         return resources
 
     def output(self, name: str) -> Any:

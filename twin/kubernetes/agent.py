@@ -95,15 +95,17 @@ class Agent:
             end_due(self.api, self.api.list(NODES))
             self._fit_nodes(cluster, pools, pods)
             nodes = self.api.list(NODES)
+            sources = SourceFinder(
+                state=self.state, store=self.store, api=self.api, cluster=cluster, lustre=self.lustre
+            )
             if self.heads:
-                self.heads.reconcile(pods, [node["metadata"]["name"] for node in nodes])
+                names = [node["metadata"]["name"] for node in nodes]
+                for pod, missing in self.heads.reconcile(pods, names, sources.obstacles).items():
+                    self._tell("FailedMount", f"pod {pod}", missing)
             else:
                 self._fill_lustre()
                 self.cloud_storage.project = cluster.project
                 self.cloud_storage.denied = BUCKET_DENIED in self.store.faults()
-                sources = SourceFinder(
-                    state=self.state, store=self.store, api=self.api, cluster=cluster, lustre=self.lustre
-                )
                 self.kubelet.reconcile(sources, pods, nodes)
                 self.exec_endpoint.reconcile(nodes)
         self.store.observe(self.name, generation)

@@ -14,6 +14,8 @@ import yaml
 from twin.kubernetes.nodes import TERMINATES_AT
 
 RAY_CLUSTER_LABEL = "ray.io/cluster"
+MOUNTED = "rlstack.twin/mounted"
+"""Annotation of a Ray pod, in a twin without Ray, that has all that its spec refers to; see simulated_heads.py."""
 NOT_RAY = {"key": f'.metadata.labels["{RAY_CLUSTER_LABEL}"]', "operator": "DoesNotExist"}
 
 STAYING = {"key": f'.metadata.annotations["{TERMINATES_AT}"]', "operator": "DoesNotExist"}
@@ -103,9 +105,12 @@ def stages(*, without_ray: bool) -> list[dict[str, Any]]:
         "values": ["True"],
     }
     mine = [] if without_ray else [NOT_RAY]
+    ready = {"statusTemplate": _POD_READY}
+    has_all = {"key": f'.metadata.annotations["{MOUNTED}"]', "operator": "Exists"}
     return [
         _stage("node-ready", "Node", [not_ready, STAYING], {"statusTemplate": _NODE_READY}),
-        _stage("pod-ready", "Pod", [*mine, LIVING, pending], {"statusTemplate": _POD_READY}),
+        _stage("pod-ready", "Pod", [NOT_RAY, LIVING, pending], ready),
+        *([_stage("ray-pod-ready", "Pod", [has_all, LIVING, pending], ready)] if without_ray else []),
         _stage("pod-complete", "Pod", [*mine, LIVING, running, of_a_job], {"statusTemplate": _POD_COMPLETE}),
         _stage("pod-delete", "Pod", [*mine, DELETED], {"delete": True}),
     ]

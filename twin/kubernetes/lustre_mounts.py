@@ -6,7 +6,8 @@ everything that was there below, and above it a tmpfs with no room. The kernel i
 device" to whoever writes into a file that he opens; what is there stays readable, and can be removed. When there is
 room again, what was done meanwhile is done to the file system itself.
 
-Two things differ from a real full Lustre: a file that was open before can still grow, and removing files makes no room.
+Three things differ from a real full Lustre: a file that was open before can still grow, removing files makes no room,
+and what changes an older file's times, as the heartbeat of a run's lease does, takes room for a copy of it.
 """
 
 import ctypes

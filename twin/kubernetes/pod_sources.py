@@ -1,7 +1,8 @@
 """Finds what a pod's spec refers to, or says in the kubelet's words why the pod cannot start yet."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,31 @@ class SourceFinder:
             if images.find(container["image"]) is None:
                 message = images.not_found(container["image"])
                 raise Obstacle(waiting="ImagePullBackOff", event="Failed", message=message)
-        volumes = spec.get("volumes", [])
-        projected = [source for v in volumes for source in v.get("projected", {}).get("sources", [])]
-        secrets = {v["secret"]["secretName"] for v in volumes if "secret" in v} | set(_named(spec, "secret"))
-        secrets |= {source["secret"]["name"] for source in projected if "secret" in source}
-        config_maps = {v["configMap"]["name"] for v in [*volumes, *projected] if "configMap" in v}
-        config_maps |= set(_named(spec, "configMap"))
-        claims = [v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v]
+        names = _References.of(spec)
         return Sources(
-            claims={claim: self._file_system(claim, namespace) for claim in claims},
-            secrets={name: self._object(SECRETS, name, namespace).get("data", {}) for name in secrets},
-            config_maps={name: self._object(CONFIG_MAPS, name, namespace).get("data", {}) for name in config_maps},
+            claims={claim: self._file_system(claim, namespace) for claim in names.claims},
+            secrets={name: self._object(SECRETS, name, namespace).get("data", {}) for name in names.secrets},
+            config_maps={
+                name: self._object(CONFIG_MAPS, name, namespace).get("data", {}) for name in names.config_maps
+            },
             directory=directory,
         )
+
+    def obstacles(self, pod: Manifest) -> list[Obstacle]:
+        """Say what of a pod's Secrets, ConfigMaps and volumes is not to be had, without its image; mounts nothing."""
+        namespace, names = pod["metadata"]["namespace"], _References.of(pod["spec"])
+        looks: list[Callable[[], object]] = [
+            *(partial(self._object, SECRETS, name, namespace) for name in sorted(names.secrets)),
+            *(partial(self._object, CONFIG_MAPS, name, namespace) for name in sorted(names.config_maps)),
+            *(partial(self._instance, claim, namespace) for claim in sorted(names.claims)),
+        ]
+        found = []
+        for look in looks:
+            try:
+                look()
+            except Obstacle as obstacle:
+                found.append(obstacle)
+        return found
 
     def _object(self, kind: Kind, name: str, namespace: str) -> Manifest:
         found = self.api.get(kind, name, namespace)
@@ -80,7 +93,14 @@ class SourceFinder:
         return found
 
     def _file_system(self, claim: str, namespace: str) -> Path:
-        """The directory of the Lustre instance behind a bound claim."""
+        """The directory of the Lustre instance behind a bound claim, ready to be mounted."""
+        directory = self.state.lustre(self._instance(claim, namespace))
+        directory.mkdir(parents=True, exist_ok=True)
+        self.lustre.share(directory)
+        return directory
+
+    def _instance(self, claim: str, namespace: str) -> str:
+        """The name of the Lustre instance behind a bound claim, which pods can mount."""
         volume_name = self._object(CLAIMS, claim, namespace)["spec"].get("volumeName", "")
         volume = self.api.get(VOLUMES, volume_name) if volume_name else None
         source = (volume or {}).get("spec", {}).get("csi") or {}
@@ -94,10 +114,27 @@ class SourceFinder:
         if problem is not None:
             raise Obstacle(waiting="ContainerCreating", event="FailedMount", message=problem)
         row = self.store.get(ResourceType.LUSTRE_INSTANCE, instance_id)
-        directory = self.state.lustre(row.name if row else instance)
-        directory.mkdir(parents=True, exist_ok=True)
-        self.lustre.share(directory)
-        return directory
+        return row.name if row else instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class _References:
+    """Names of what a pod refers to."""
+
+    secrets: frozenset[str]
+    config_maps: frozenset[str]
+    claims: frozenset[str]
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "_References":
+        volumes = spec.get("volumes", [])
+        projected = [source for v in volumes for source in v.get("projected", {}).get("sources", [])]
+        secrets = {v["secret"]["secretName"] for v in volumes if "secret" in v} | set(_named(spec, "secret"))
+        secrets |= {source["secret"]["name"] for source in projected if "secret" in source}
+        config_maps = {v["configMap"]["name"] for v in [*volumes, *projected] if "configMap" in v}
+        config_maps |= set(_named(spec, "configMap"))
+        claims = {v["persistentVolumeClaim"]["claimName"] for v in volumes if "persistentVolumeClaim" in v}
+        return cls(secrets=frozenset(secrets), config_maps=frozenset(config_maps), claims=frozenset(claims))
 
 
 def _named(spec: Mapping[str, Any], kind: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.payload.lease import Lease, machine, process_start
+from jobs.waiting import wait_until
 
 TTL_S = 60
 DEAD_PID = 2**22 + 1  # beyond Linux' largest pid
@@ -79,6 +80,19 @@ def test_an_owner_that_was_taken_for_dead_knows_it_at_its_next_heartbeat(tmp_pat
     owner.release()
     assert not json.loads((tmp_path / "lease-2.json").read_text())["released"]
     taker.release()
+
+
+def test_an_owner_whose_file_system_does_not_answer_is_lost_and_says_why(tmp_path: Path) -> None:
+    owner = Lease(tmp_path / "run", owner="owner", ttl_s=0.5)
+    assert owner.try_take(0) is None
+
+    (tmp_path / "run").rename(tmp_path / "away")
+
+    wait_until(lambda: owner.is_lost or None, timeout_s=30, every_s=0.05, doing="the lease to be lost")
+    assert owner.problem is not None
+    assert "No such file or directory" in owner.problem
+    (tmp_path / "away").rename(tmp_path / "run")
+    owner.release()
 
 
 @pytest.mark.parametrize("state", ["taken", "released"])

@@ -3,7 +3,7 @@ from typing import Any
 
 import yaml
 
-from twin.kubernetes.kwok import NOT_RAY, configuration
+from twin.kubernetes.kwok import MOUNTED, NOT_RAY, configuration
 
 BINARIES = {name: Path(f"/b/{name}") for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kwok")}
 
@@ -31,7 +31,9 @@ def test_no_stage_moves_a_pod_of_a_ray_cluster() -> None:
     assert all(NOT_RAY in stage["selector"]["matchExpressions"] for stage in of_pods)
 
 
-def test_without_ray_the_pods_of_a_ray_cluster_are_moved_like_any_other() -> None:
+def test_without_ray_the_pods_of_a_ray_cluster_are_moved_too_once_they_have_all_that_they_refer_to() -> None:
     of_pods = pod_stages(without_ray=True)
-    assert len(of_pods) == 3
-    assert not any(NOT_RAY in stage["selector"]["matchExpressions"] for stage in of_pods)
+    assert len(of_pods) == 4
+    asked = [stage["selector"]["matchExpressions"] for stage in of_pods if stage["next"].get("statusTemplate")]
+    assert [NOT_RAY in expressions for expressions in asked] == [True, False, False]
+    assert [any(MOUNTED in each["key"] for each in expressions) for expressions in asked] == [False, True, False]
