@@ -1,6 +1,7 @@
 """What passes between the loss of a worker's node and the next training step, by part, from the run's own record."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -21,10 +22,10 @@ def measure(state: TwinState, *, name: str, run: str, preempt: Callable[[], obje
         state: the twin.
         name: its cluster and Lustre instance.
         run: the run's directory on Lustre.
-        preempt: takes one node away, which the pool brings back.
+        preempt: has one node taken away, which the pool brings back.
 
     Returns:
-        Seconds by part, in order.
+        Seconds by part; the first two run side by side.
     """
     record = state.lustre(name) / run / "supervisor" / "events.jsonl"
 
@@ -40,7 +41,7 @@ def measure(state: TwinState, *, name: str, run: str, preempt: Callable[[], obje
         return wait_until(seen, timeout_s=_TIMEOUT_S, every_s=_EVERY_S, doing=f"the event {event} {fields or ''}")
 
     at("checkpoint", 0.0)
-    before = events()[-1]["at"]
+    before = time.time()
     preempt()
     lost = at("lost_node", before)
     there = at("waiting", lost, reason="settling")
@@ -50,10 +51,10 @@ def measure(state: TwinState, *, name: str, run: str, preempt: Callable[[], obje
     back = _newest_node(state, name)
     resumed = at("resumed", there)
     return {
-        "node lost to loss established": lost - before,
-        "loss established to node back": back - lost,
-        "node back to its GPUs in Ray": there - back,
-        "GPUs in Ray to nodes still (settle_s)": resumed - there,
+        "notice to another node": back - before,
+        "notice to loss established": lost - before,
+        "the later of the two to all GPUs in Ray": there - max(back, lost),
+        "all GPUs in Ray to nodes still (settle_s)": resumed - there,
         "nodes still to trainer started": started - resumed,
         "trainer started to first step begun": first - started - step["step_time_s"],
     }
