@@ -164,12 +164,14 @@ class RunAccount:
         """Take the next event into account."""
         submission_id = event.fields.get("submission_id", self._submission_id)
         is_new = submission_id != self._submission_id
-        if self._phase is _Phase.TRAINING and (event.event in _BEGINNINGS or (is_new and self._submission_id)):
+        # A new head gives ids of the old one's again, so that an id alone does not tell two supervisors apart.
+        begins = event.event in _BEGINNINGS or (event.event == "scaled" and bool(event.fields.get("workers")))
+        is_lost = self._phase is _Phase.TRAINING and (begins or (is_new and bool(self._submission_id)))
+        if is_lost:
             self._interrupt(event, InterruptionKind.SUPERVISOR_LOSS)
+        if is_lost or (is_new and self._submission_id):
             self._phase = _Phase.UNSUPERVISED
-        elif is_new and self._submission_id:
-            self._phase = _Phase.UNSUPERVISED
-        self.submissions += is_new
+        self.submissions += is_new or is_lost
         self._submission_id = submission_id
         self._spend(max(0.0, event.at - (event.at if self._at is None else self._at)))
         self._at = event.at if self._at is None else max(self._at, event.at)

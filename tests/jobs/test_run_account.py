@@ -91,16 +91,18 @@ def test_preemption_costs_the_steps_since_the_checkpoint_the_wait_and_the_setup(
     assert account.on_nodes_s == 1130 - 60 - 179
 
 
-def test_lost_head_is_time_that_nobody_can_account_for() -> None:
+@pytest.mark.parametrize("next_job", [NEXT_JOB, JOB])
+def test_lost_head_is_time_that_nobody_can_account_for(next_job: str) -> None:
     account = account_for(
         [
             *BEGINNING,
             *steps(200, range(1, 6)),  # the fifth ends at 640
-            event(1640, "waiting", reason="gpus", job=NEXT_JOB),
-            event(1700, "resumed", step=4, job=NEXT_JOB),
-            started(1700, 4, attempt=2, job=NEXT_JOB),
-            *steps(1830, range(5, 7), job=NEXT_JOB),
-            event(1960, "done", step=6, job=NEXT_JOB),
+            event(1640, "scaled", workers=2, job=next_job),
+            event(1640, "waiting", reason="gpus", job=next_job),
+            event(1700, "resumed", step=4, job=next_job),
+            started(1700, 4, attempt=2, job=next_job),
+            *steps(1830, range(5, 7), job=next_job),
+            event(1960, "done", step=6, job=next_job),
         ]
     )
 

@@ -114,17 +114,6 @@ def test_up_converges_once_the_causes_are_gone(session: TwinSession) -> None:
     assert set(session.changes("up")) == {"same"}
 
 
-def test_dropped_connections_are_made_again(session: TwinSession) -> None:
-    dropping = session.start("twin", "drop-connections", "--every", "1")
-    try:
-        assert "SUCCEEDED" in session.run("jobs", "watch", "--stack", "local")
-    finally:
-        dropping.send_signal(signal.SIGINT)
-        output, _ = dropping.communicate(timeout=60)
-    assert output.count("cut every open connection") >= 1
-    assert dropping.returncode == 130
-
-
 def in_head(session: TwinSession, script: str) -> str:
     output = exec_in_head(
         kubeconfig=session.output("kubeconfig"), namespace="default", ray_cluster=CLUSTER,
