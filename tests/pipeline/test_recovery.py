@@ -179,7 +179,6 @@ def test_three_preemptions_in_a_row_cost_the_steps_since_the_last_checkpoint(ses
         for told in event["told"]
     )
     report = session.run("jobs", "report", "--stack", "local")
-    print(report)
     assert re.match(r"goodput: [\d.]+% of .*; 3 interruptions, 3 steps lost, .* of waiting for nodes\n", report), report
     assert report.count("node loss") == 3
 
@@ -223,7 +222,6 @@ def test_a_lost_head_and_killed_processes_cost_an_up_at_most_and_never_make_two_
     run.assert_undisturbed()
     assert run.steps("resumed") == [2, 4, 6, 8]
     report = session.run("jobs", "report", "--stack", "local")
-    print(report)
     assert re.search(r"; 4 interruptions, 4 steps lost, ", report), report
     assert report.count("supervisor lost") == 3
 
