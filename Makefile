@@ -1,5 +1,6 @@
 # make local   the whole pipeline on this machine: set-up, up, the job until its end
 # make test    everything that is checked; make check is its quick half
+# make recovery   ten minutes of preemptions, kills and faulty trainings on the twin
 # make diff BASE=<rev>   what this tree would change in the dev stack of a commit, without credentials
 SHELL := /bin/bash
 .ONESHELL:
@@ -10,7 +11,7 @@ BIN := .venv/bin
 TWIN := $(BIN)/python -m twin
 STACK ?= local
 
-.PHONY: local check test diff bench clean
+.PHONY: local check test recovery diff bench clean
 
 local: .venv/twin
 	$(TWIN) up --stack $(STACK)
@@ -22,7 +23,7 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/zizmor --offline --quiet .github/workflows
-	$(BIN)/pytest -m "not engine and not ray"
+	$(BIN)/pytest -m "not engine and not ray and not recovery"
 
 # The longest build goes on while the quick half runs.
 test: .venv/dev
@@ -31,6 +32,10 @@ test: .venv/dev
 	$(MAKE) check
 	wait $$builder
 	$(BIN)/pytest -m "engine or ray"
+
+# Apart from `make test`, which it would make half as long again.
+recovery: .venv/dev
+	$(BIN)/pytest -m recovery
 
 # The cloud's stack is what a change is measured on; STACK=local works as well.
 diff: STACK = dev

@@ -21,7 +21,7 @@ from jobs.waiting import wait_until
 from tests.pipeline.twin_session import CLUSTER, TwinSession, twin_session
 from twin.cloud.store import Store
 
-pytestmark = pytest.mark.ray
+pytestmark = pytest.mark.recovery
 
 SPEED = "1000"
 LAST_STEP = 12
