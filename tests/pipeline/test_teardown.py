@@ -74,7 +74,7 @@ def test_half_a_stack_goes_down_like_a_whole_one(session: TwinSession, monkeypat
     session.edit("ray", head_start_timeout_s=10)
     monkeypatch.setenv("TURNED_ROUND", "ray lustre lustre-port\nray-cluster ray-secrets ray-secrets")
     errors = session.run_program("up", program=TURNED_ROUND).errors
-    assert any("HeadPodReady" in error for error in errors), errors
+    assert any("timed out waiting for the condition" in error for error in errors), errors
     (event,) = (event for event in Store.open(session.state).events_since() if event.kind == "FailedMount")
     assert 'secret "rlstack-local-tokens" not found' in event.text
     assert "no firewall rule" in event.text
