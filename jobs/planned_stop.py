@@ -79,8 +79,9 @@ def stop_saved(
     if is_protected:
         raise RayJobError(
             f"Ray job {submission_id} goes on: {trouble}, and job.protect_unsaved_work is on. If it was asked, it "
-            "still stops at its next checkpoint: type the command again then. To lose the steps since the newest "
-            f"checkpoint instead, set {DISCARD_VARIABLE} to the job's name and type it again"
+            "still stops at its next checkpoint: type the command again then; its GPU nodes stay, and are paid for, "
+            f"until you do. To lose the steps since the newest checkpoint instead, set {DISCARD_VARIABLE} to the job's "
+            "name and type it again"
         )
     print(f"Ray job {submission_id} is stopped at once: {trouble}. Steps since its newest checkpoint are lost")
     kill(dashboard, submission_id)

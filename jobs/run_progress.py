@@ -28,7 +28,7 @@ class RunProgress:
         last_save: the newest checkpoint, and the seconds for which it held training up where that is known.
         nodes_alive: Ray nodes, as the last event says that tells of them.
         gpus_alive: their GPUs.
-        cause: why the run failed, if it did.
+        cause: why the run failed or was stopped, where its supervisor says.
         account: where the time went.
     """
 
@@ -76,7 +76,7 @@ class RunProgress:
                     self.rewards[step] = float(reward)
                 if isinstance(took := fields.get("step_time_s"), int | float):
                     self.step_times_s[step] = float(took)
-            case "failed", {"cause": str(cause)}:
+            case (("failed" | "stopped"), {"cause": str(cause)}):
                 self.cause = cause
         if step is not None and event != "checkpoint":
             self.step = step

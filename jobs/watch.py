@@ -151,9 +151,12 @@ class PlainScreen:
             self.note(f"cause: {progress.cause or job.message or 'unknown'}")
 
 
+# By kind, or by kind and phase or reason where these make another sentence of it.
 _SENTENCES = {
     "waiting": "waiting for {reason}: {gpus_alive} of {gpus_needed} GPUs on {nodes_alive} nodes, {waited_s} s so far",
-    "prefetched": "model and its import are there: {bytes} more, {seconds} s",
+    "waiting_lease": "waiting for the lease of another supervisor, {waited_s} s so far",
+    "waiting_prefetch": "fetching the model, {waited_s} s so far",
+    "prefetched": "model is in the cache: {bytes} more, {seconds} s",
     "scaled": "RayCluster told to have {workers} workers",
     "set_aside": "{told}",
     "resumed": "resuming from step_{step}",
@@ -162,6 +165,7 @@ _SENTENCES = {
     "checkpoint": "checkpoint step_{step}  {bytes}  held training up for {blocking_s} s ({saving_share} of the step)",
     "lost_node": "node lost after step {step}: {nodes}; {nodes_alive} nodes with {gpus_alive} GPUs left",
     "crashed": "training crashed after step {step} ({crashes} of {max_crashes}): {cause}",
+    "crashed_prefetch": "fetching the model failed ({crashes} of {max_crashes}): {cause}",
     "stalled": "training stalled after step {step}: {phase} took more than {limit_s} s",
     "stopped": "stopped after step {step} ({reason})",
     "done": "done at step {step}",
@@ -176,7 +180,8 @@ def describe(event: SupervisorEvent, progress: RunProgress) -> str | None:
         event: the event.
         progress: how the run stands, the event included.
     """
-    sentence = _SENTENCES.get(event.event)
+    kind = f"{event.event}_{event.fields.get('phase') or event.fields.get('reason')}"
+    sentence = _SENTENCES.get(kind) or _SENTENCES.get(event.event)
     shown = _Shown(event.fields, goodput=progress.account.goodput, saving_share=progress.saving_share)
     return sentence and sentence.format_map(shown)
 

@@ -111,7 +111,7 @@ def fill_lustre(state: TwinState, *, leave_gib: float) -> None:
         leave_gib: room that is left; it lies in this machine's memory while the instance is full.
 
     Raises:
-        UsageError: a negative size, or more than this machine's memory.
+        UsageError: a negative size, or more than this machine's memory; or a twin without Ray.
         TwinError: no cluster is up, or this machine forbids what it takes; nothing is full then.
     """
     machine_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
@@ -121,6 +121,11 @@ def fill_lustre(state: TwinState, *, leave_gib: float) -> None:
             f"nothing was filled. Give 0 to {machine_gib / 2:.0f}"
         )
     cluster.names(state)
+    if state.without_ray.exists():
+        raise UsageError(
+            "this twin has no Ray and mounts no Lustre, so nothing was filled. Type: python -m twin destroy, then up "
+            "without --without-ray"
+        )
     store = Store.open(state)
     before = max((event.id for event in store.events_since()), default=0)
     store.set_fault(LUSTRE_FULL, str(int(leave_gib * GIB)))

@@ -28,7 +28,7 @@ from typing import Any
 from components.config import parse_config
 from components.sections import CreateLustre
 from jobs.checkpoint_maths import checkpoint_bytes, save_seconds
-from jobs.errors import ConfigError, UsageError
+from jobs.errors import ConfigError, TwinError, UsageError
 from jobs.model_size import named_parameters
 from jobs.stack_file import read_stack_sections
 from twin import environment, settings
@@ -41,6 +41,8 @@ from twin.toolchain import missing_programs
 from twin.toolchain.build import build_all
 
 _PROGRAM_RUN = Path(__file__).with_name("program_run.py")
+_GIT_TIMEOUT_S = 120.0
+_RUN_TIMEOUT_S = 900.0  # one `up` or `preview`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ def base_stack(base: str, stack: str, *, directory: Path, state: TwinState) -> I
 
     Raises:
         UsageError: git does not know the commit.
-        TwinError: a program of the twin is missing and could not be built.
+        TwinError: git cannot export it, or a program of the twin is missing and could not be built.
     """
     commit = _commit(base, directory)
     if missing_programs():
@@ -101,7 +103,14 @@ def base_stack(base: str, stack: str, *, directory: Path, state: TwinState) -> I
 
 
 def _git(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", "-C", str(directory), *arguments], capture_output=True, text=True, check=False)
+    command = ["git", "-C", str(directory), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_TIMEOUT_S)
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise TwinError(
+            f"{' '.join(command)} could not be run to its end, so nothing was compared: {error}. Install git, or see "
+            "why it does not answer"
+        ) from error
 
 
 def _commit(base: str, directory: Path) -> str:
@@ -115,12 +124,14 @@ def _commit(base: str, directory: Path) -> str:
 
 
 def _export(commit: str, directory: Path, target: Path) -> None:
-    target.mkdir()
-    command = ["git", "-C", str(directory), "archive", "--format=tar", commit]
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE) as archive,
-        tarfile.open(fileobj=archive.stdout, mode="r|") as files,
-    ):
+    archive = target.with_suffix(".tar")
+    done = _git(directory, "archive", "--format=tar", f"--output={archive}", commit)
+    if done.returncode:
+        raise TwinError(
+            f"--base {commit}: git cannot export it from {directory} ({done.stderr.strip()}), so nothing was compared. "
+            f"See: git -C {directory} archive {commit} | tar t"
+        )
+    with tarfile.open(archive) as files:
         files.extractall(target, filter="data")
 
 
@@ -139,7 +150,12 @@ def _run(command: str, state: TwinState, stack: str, program: Path) -> Plan:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=_RUN_TIMEOUT_S)
+    except subprocess.TimeoutExpired as expired:
+        raise EngineFailed(
+            f"{command} of stack {stack} did not end within {_RUN_TIMEOUT_S:.0f} s and was killed. Its last lines are "
+            "above; type the command again"
+        ) from expired
     finally:
         _end(process)
     plan = read_plan(_events(output))

@@ -312,6 +312,10 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock = time) -> int:
     try:
         name, prefix = parse_url(args.to)
         directory = find_checkpoint(args.checkpoint_dir, args.step)
+    except (ValueError, NothingToExport) as error:
+        _say(f"error: {error}")
+        return EXIT_USAGE
+    try:
         bucket = Bucket(
             name,
             metadata=Metadata(os.environ, clock=clock),
@@ -322,10 +326,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock = time) -> int:
         copy = Copy(directory, bucket, object_prefix(prefix, args.step), say=_say, clock=clock)
         copy.run({"step": args.step, "model": checkpoints.model_of(args.checkpoint_dir, args.step)})
         write_record(args.run_dir, step=args.step, to=args.to)
-    except (ValueError, NothingToExport) as error:
-        _say(f"error: {error}")
-        return EXIT_USAGE
-    except (ExportFailed, StorageError, OSError) as error:
+    except (ExportFailed, StorageError, OSError, ValueError) as error:
         _say(f"error: {error}")
         return EXIT_FAILED
     return 0

@@ -20,6 +20,7 @@ from jobs.payload.progress import Progress
 from jobs.payload.trainer import STOP_GRACE_S, RunningCommand, StartCommand, end, ended_at_exit
 from jobs.payload.tree import tree_size
 
+_STALLED = -1  # no exit code of a program
 _CACHE_EVERY_S = 15.0
 _STATUS_EVERY_S = 60.0
 
@@ -107,6 +108,9 @@ class Prefetch:
             code = self._follow(command, progress, began=began)
         for line in command.lines():
             progress.read(line, self._clock.monotonic())
+        if code == _STALLED:
+            limit_s = self._options.prefetch_limit_s
+            return code, f"the cache has not grown for {limit_s:.0f} s (job.limits.prefetch_limit_s)"
         return None if code == 0 else (code, progress.cause)
 
     def _follow(self, command: RunningCommand, progress: Progress, *, began: float) -> int:
@@ -129,6 +133,6 @@ class Prefetch:
             if now - grown_at > limit_s:
                 self._events.emit("stalled", step=progress.step, phase="prefetch", limit_s=limit_s)
                 end(command, grace_s=STOP_GRACE_S, clock=self._clock)
-                return -1
+                return _STALLED
             self._interrupts.pause()
         return code

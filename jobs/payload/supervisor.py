@@ -121,12 +121,13 @@ class Supervisor:
         """Supervise until the run is done, has failed or is stopped; returns the exit code."""
         directory = self._options.checkpoint_dir
         try:
-            self._step = checkpoints.newest(directory)
-            run_identity.refuse_other_model(directory, self._options.model_name)
-            self._release.refuse_other(directory, self._options.release)
             self._take_lease()
             self._owns_run = True
             self._control.discard()
+            # With the lease held: whoever is refused gives back the workers that a predecessor has handed over.
+            self._step = checkpoints.newest(directory)
+            run_identity.refuse_other_model(directory, self._options.model_name)
+            self._release.refuse_other(directory, self._options.release)
             self._train_until_the_end()
         except StopRequested as stop:
             if not stop.reason.is_planned:
@@ -275,10 +276,13 @@ class Supervisor:
         if self._workers and self._owns_run:
             self._workers.release()
 
-    def _kept(self) -> dict[str, int]:
-        """Return the bytes of each checkpoint on disk, by step."""
+    def _kept(self) -> dict[str, int] | None:
+        """Return the bytes of each checkpoint on disk, by step; none where the disk cannot be read."""
         directory = self._options.checkpoint_dir
-        return {str(step): checkpoints.measure(directory, step)[0] for step in checkpoints.steps(directory)}
+        try:
+            return {str(step): checkpoints.measure(directory, step)[0] for step in checkpoints.steps(directory)}
+        except OSError:
+            return None
 
 
 def _submission_id() -> str | None:

@@ -18,7 +18,6 @@ from jobs.preflight.findings import Finding, fail, ok, warn
 
 HUB = "https://huggingface.co"
 _TIMEOUT_S = 20.0
-_SET_TOKEN = "pulumi config set --secret hf_token"  # noqa: S105 - a command
 # NeMo-RL's names for data sets, and the repositories behind them (training, validation), as read in its v0.4.0.
 DATA_SETS: Mapping[str, tuple[str, ...]] = {
     "DeepScaler": ("agentica-org/DeepScaleR-Preview-Dataset", "HuggingFaceH4/aime_2024"),
@@ -51,17 +50,18 @@ def check_model_access(config: StackConfig, engine: Engine) -> Iterator[Finding]
     """Ask the hub for every repository that the recipe names."""
     grpo = config.job.grpo
     token = engine.hf_token()
+    ask = partial(_ask, token=token, set_token=f"pulumi config set --secret hf_token --stack {engine.stack}")
     if grpo.model_name.startswith("/"):
         yield warn(
             f"{grpo.model_name} is a path in the pods, which cannot be seen from here", "See that it is on Lustre"
         )
     else:
-        yield _ask(Repository(kind="model", id=grpo.model_name), token)
+        yield ask(Repository(kind="model", id=grpo.model_name))
     if grpo.dataset_name is None:
         return
     known = (grpo.dataset_name,) if "/" in grpo.dataset_name else DATA_SETS.get(grpo.dataset_name, ())
     for repository_id in known:
-        yield _ask(Repository(kind="dataset", id=repository_id), token)
+        yield ask(Repository(kind="dataset", id=repository_id))
     if not known:
         yield warn(
             f"Which repository {grpo.dataset_name} comes from is not known here, so access to it was not tried",
@@ -69,7 +69,7 @@ def check_model_access(config: StackConfig, engine: Engine) -> Iterator[Finding]
         )
 
 
-def _ask(repository: Repository, token: str | None) -> Finding:
+def _ask(repository: Repository, *, token: str | None, set_token: str) -> Finding:
     url = f"{HUB}/api/{repository.kind}s/{repository.id}/auth-check"
     try:
         answer = requests.get(url, auth=partial(_authorize, token), timeout=_TIMEOUT_S)
@@ -77,7 +77,7 @@ def _ask(repository: Repository, token: str | None) -> Finding:
         return warn(
             f"{repository}: the hub did not answer ({type(error).__name__})", "Check the network and run this again"
         )
-    return _judge(repository, answer, has_token=token is not None)
+    return _judge(repository, answer, has_token=token is not None, set_token=set_token)
 
 
 def _authorize(token: str | None, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -87,27 +87,27 @@ def _authorize(token: str | None, request: requests.PreparedRequest) -> requests
     return request
 
 
-def _judge(repository: Repository, answer: requests.Response, *, has_token: bool) -> Finding:
+def _judge(repository: Repository, answer: requests.Response, *, has_token: bool, set_token: str) -> Finding:
     """Read the hub's answer; without a token it says 401 for what does not exist, too."""
     with_token = "with the token" if has_token else "without a token"
     code = answer.headers.get("X-Error-Code", "")
     if answer.ok:
         return ok(f"{repository} can be fetched {with_token}")
     if code == "GatedRepo":
-        remedy = f"Ask for access at {repository.page}" + ("" if has_token else f", then: {_SET_TOKEN}")
+        remedy = f"Ask for access at {repository.page}" + ("" if has_token else f", then: {set_token}")
         return fail(f"{repository} is gated ({answer.status_code}) and closed {with_token}", remedy)
     match answer.status_code:
         case HTTPStatus.UNAUTHORIZED if has_token and code != "RepoNotFound":
             return fail(
-                f"The hub does not take the token for {repository} (401)", f"Set one that is valid: {_SET_TOKEN}"
+                f"The hub does not take the token for {repository} (401)", f"Set one that is valid: {set_token}"
             )
         case HTTPStatus.UNAUTHORIZED:
             return fail(
                 f"{repository} is private or does not exist (401 {with_token})",
-                f"Correct the name, or set a token that may read it: {_SET_TOKEN}",
+                f"Correct the name, or set a token that may read it: {set_token}",
             )
         case HTTPStatus.FORBIDDEN:
-            return fail(f"The token may not read {repository} (403)", f"Give it the right to read, or: {_SET_TOKEN}")
+            return fail(f"The token may not read {repository} (403)", f"Give it the right to read, or: {set_token}")
         case HTTPStatus.NOT_FOUND:
             return fail(
                 f"{repository} does not exist, or may not be seen {with_token} (404)",

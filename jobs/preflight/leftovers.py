@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from components.config import StackConfig
 from components.sections import (
     CreateCluster,
     CreateLustre,
@@ -50,7 +51,7 @@ def check_leftovers(subject: Subject) -> Iterator[Finding]:
         found.append(
             warn(
                 "The state of the stack could not be read, so these may be the running stack's own",
-                f"Look before you remove anything: pulumi stack --show-ids --stack {subject.config.stack}",
+                f"Look before you remove anything: pulumi stack --show-ids --stack {subject.engine.stack}",
             )
         )
     yield from found or [ok("nothing is left of an earlier stack of this name")]
@@ -95,7 +96,7 @@ def names(subject: Subject) -> Iterator[Name]:
             read=lambda: google.get(
                 "compute", lambda api: api.globalAddresses().get(project=project, address=addresses)
             ),
-            remove=f"gcloud compute addresses delete {addresses} --global --project {project}",
+            remove=f"{_keep(config)}gcloud compute addresses delete {addresses} --global --project {project}",
         )
     networks = [name] if isinstance(config.network, CreateNetwork) else []
     for network in networks + ([f"{name}-gvnic", f"{name}-rdma"] if config.has_fast_network else []):
@@ -105,6 +106,12 @@ def names(subject: Subject) -> Iterator[Name]:
             read=partial(_read_network, subject, network),
             remove=f"gcloud compute networks delete {network} --project {project}",
         )
+
+
+def _keep(config: StackConfig) -> str:
+    """Say how to use what an adopted network has already; nothing on a network of the stack's own."""
+    adopted = isinstance(config.network, ExistingNetwork)
+    return "Use it by private_service_access.source existing, or, if no service uses it: " if adopted else ""
 
 
 def _read_network(subject: Subject, name: str) -> dict[str, Any]:
@@ -132,7 +139,6 @@ def _connection(subject: Subject, owned: frozenset[str] | None) -> Iterator[Find
     config, project = subject.config, subject.config.project.project_id
     if not isinstance(config.private_service_access, CreatePrivateServiceAccess):
         return
-    adopted = isinstance(config.network, ExistingNetwork)
     network = (
         config.network.network_name if isinstance(config.network, ExistingNetwork) else config.placement.stack_name
     )
@@ -145,10 +151,9 @@ def _connection(subject: Subject, owned: frozenset[str] | None) -> Iterator[Find
         return
     if any(peering.get("name") == SERVICE_PEERING for peering in found.get("peerings", [])):
         remove = f"gcloud compute networks peerings delete {SERVICE_PEERING} --network {network} --project {project}"
-        keep = "Use it by private_service_access.source existing, or, if no service uses it: "
         yield _left(
             f"network {network} has a connection to Google's services that is not the stack's",
-            f"{keep if adopted else ''}{remove}",
+            f"{_keep(config)}{remove}",
             owned,
         )
 

@@ -82,7 +82,7 @@ def check_lustre_zone(subject: Subject) -> Iterator[Finding]:
     if place.zone in zones:
         yield ok(f"Managed Lustre makes instances in {place.zone}")
         return
-    near = sorted(zone for zone in zones if zone.startswith(place.region)) or sorted(zones)
+    near = sorted(zone for zone in zones if zone.startswith(f"{place.region}-")) or sorted(zones)
     yield fail(
         f"Managed Lustre makes no instances in {place.zone}",
         f"Take a project.zone among {', '.join(near) or '(none is listed)'}, which has to offer the GPUs too",

@@ -146,6 +146,7 @@ class Kubelet:
         metadata = pod["metadata"]
         directory = self.state.pod(metadata["namespace"], metadata["name"])
         try:
+            self._require_namespaces()
             found = sources.find(pod, directory)
             head = self._head_of(pod)
             if not is_head(pod) and not (head and head.ready):
@@ -183,10 +184,12 @@ class Kubelet:
         cluster = ray_cluster_of(pod)
         return next((r for r in self.runs.values() if is_head(r.pod) and ray_cluster_of(r.pod) == cluster), None)
 
-    def _sandbox(self, pod: Manifest) -> Sandbox:
+    def _require_namespaces(self) -> None:
         if self.namespaces_forbidden:
             message = self.namespaces_forbidden
             raise Obstacle(waiting="ContainerCreating", event="FailedCreatePodSandBox", message=message)
+
+    def _sandbox(self, pod: Manifest) -> Sandbox:
         cluster = ray_cluster_of(pod)
         sandbox = self.sandboxes.get(cluster)
         if sandbox is None:

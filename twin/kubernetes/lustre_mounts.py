@@ -26,6 +26,7 @@ from twin.kubernetes.launch import MS_REC, mount
 
 CLONE_NEWNS = 0x20000  # <sched.h>
 MS_PRIVATE = 0x40000  # <sys/mount.h>
+COMMAND_TIMEOUT_S = 10.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _MOUNT_AGAIN = 'umount --lazy --no-canonicalize "$1" && mount --no-canonicalize --rbind "$2" "$1"'
@@ -187,6 +188,9 @@ def _remove(path: Path) -> None:
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=COMMAND_TIMEOUT_S)
+    except subprocess.TimeoutExpired as expired:
+        raise TwinError(f"{' '.join(command)} did not end within {expired.timeout:.0f} s") from expired
     if done.returncode:
         raise TwinError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")

@@ -100,6 +100,19 @@ def test_a_hand_over_leaves_the_workers_to_the_successor(
     assert run.output.of("stopped")[0]["reason"] == "hand_over"
 
 
+def test_a_run_that_is_refused_gives_back_what_was_handed_over_to_it(
+    tmp_path: Path, cluster: tuple[RayClusterServer, ApiServer]
+) -> None:
+    server, api_server = cluster
+    saved = tmp_path / "checkpoints" / "step_2"
+    saved.mkdir(parents=True)
+    (saved / "config.yaml").write_text("policy:\n  model_name: big/other\n")
+
+    assert scaled_run(tmp_path, Nodes(), api_server, model_name="tiny/model").supervisor.run() == EXIT_FAILED
+
+    assert server.replicas == [0]
+
+
 def test_workers_of_another_supervisor_that_is_at_work_are_left_alone(
     tmp_path: Path, nodes: Nodes, cluster: tuple[RayClusterServer, ApiServer]
 ) -> None:
