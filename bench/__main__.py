@@ -1,6 +1,6 @@
 """Figures of the twin on this machine: `make bench`. Needs the built tools; takes about five minutes.
 
-`python -m bench goodput` prints what a supervised run makes of preemptions instead (`goodput.py`); it needs no tools.
+`python -m bench.goodput` prints what a supervised run makes of preemptions instead (`goodput.py`); it needs no tools.
 
 | figure | what is measured |
 |---|---|
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import goodput, recovery
+from bench import recovery
 from twin import environment, settings
 from twin.kubernetes import cluster
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
@@ -148,7 +148,4 @@ def show(what: str, value: float, unit: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["goodput"]:
-        goodput.main()
-    else:
-        main()
+    main()

@@ -1,4 +1,4 @@
-"""Goodput of a spot run under this supervisor's own code and a simulated clock: `python -m bench goodput`.
+"""Goodput of a spot run under this supervisor's own code and a simulated clock: `python -m bench.goodput`.
 
 Goodput is the time of the steps that a run has gained after 20 hours, by those hours. Nodes are lost as
 `preemptions.json` says, a trace drawn with a seed (`python -m bench.goodput --draw`). The supervisor is the real one,

@@ -18,6 +18,7 @@ from components.placement import Placement
 from components.sections import GpuPoolSection
 
 MTU = 8896
+GVNIC = "gvnic-1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ class FastNetwork(pulumi.ComponentResource):
             allows=[{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}],
             opts=ResourceOptions(parent=self),
         )
-        return NodeNetwork(name="gvnic-1", device_mode="NetDevice", network=vpc.name, subnet=subnet.name)
+        return NodeNetwork(name=GVNIC, device_mode="NetDevice", network=vpc.name, subnet=subnet.name)
 
     def _rdma(self, name: str, args: FastNetworkArgs) -> list[NodeNetwork]:
         vpc = self._vpc(
@@ -101,7 +102,7 @@ class FastNetwork(pulumi.ComponentResource):
         )
         return [
             NodeNetwork(
-                name=f"rdma-{index}",
+                name=rdma_name(index),
                 device_mode="RDMA",
                 network=vpc.name,
                 subnet=self._subnet(
@@ -141,6 +142,11 @@ class FastNetwork(pulumi.ComponentResource):
             ip_cidr_range=cidr,
             opts=ResourceOptions(parent=self),
         )
+
+
+def rdma_name(index: int) -> str:
+    """Name the network of an RDMA NIC, counted from 0."""
+    return f"rdma-{index}"
 
 
 def network_profile(place: Placement) -> str:

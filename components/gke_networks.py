@@ -14,7 +14,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ResourceOptions
 
-from components.fast_network import NodeNetwork
+from components.fast_network import GVNIC, NodeNetwork, rdma_name
 from components.machines import Accelerators
 
 GROUP = "networking.gke.io"
@@ -78,6 +78,6 @@ def network_spec(parameters_name: pulumi.Input[str]) -> dict[str, Any]:
 
 def interface_annotations(accelerators: Accelerators) -> dict[str, str]:
     """Build the annotations that give a pod all NICs of its node: the first stays the default, RDMA starts at eth2."""
-    networks = ["default", "gvnic-1", *(f"rdma-{index}" for index in range(accelerators.rdma_nics))]
+    networks = ["default", GVNIC, *map(rdma_name, range(accelerators.rdma_nics))]
     interfaces = [{"interfaceName": f"eth{index}", "network": network} for index, network in enumerate(networks)]
     return {f"{GROUP}/default-interface": DEFAULT_INTERFACE, f"{GROUP}/interfaces": json.dumps(interfaces)}

@@ -26,6 +26,11 @@ STREAMING_SERVICES = ("artifactregistry", "containerfilesystem")
 """What GKE's image streaming calls besides."""
 
 
+def services(*, image_streaming: bool) -> tuple[str, ...]:
+    """List the APIs that a stack calls, without their domain."""
+    return (*SERVICES, *(STREAMING_SERVICES if image_streaming else ()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProjectServicesArgs:
     """Inputs of `ProjectServices`.
@@ -60,6 +65,6 @@ class ProjectServices(pulumi.ComponentResource):
                 disable_on_destroy=False,
                 opts=ResourceOptions(parent=self),
             )
-            for service in (*SERVICES, *(STREAMING_SERVICES if args.image_streaming else ()))
+            for service in services(image_streaming=args.image_streaming)
         ]
         self.register_outputs({"services": [service.service for service in self.services]})

@@ -114,6 +114,11 @@ PrivateServiceAccessSection = Annotated[
 ]
 
 
+def lustre_port(*, legacy: bool) -> int:
+    """Return the TCP port of Lustre's network."""
+    return 6988 if legacy else 988
+
+
 class LustrePort(Section):
     """The one setting behind three others: instance, CSI driver and firewall must agree, or no pod can mount.
 
@@ -126,7 +131,7 @@ class LustrePort(Section):
     @property
     def port(self) -> int:
         """The TCP port of Lustre's network."""
-        return 6988 if self.legacy_port else 988
+        return lustre_port(legacy=self.legacy_port)
 
 
 class CreateLustre(LustrePort):

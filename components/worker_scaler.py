@@ -13,7 +13,7 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi import Output, ResourceOptions
+from pulumi import ResourceOptions
 
 SCALER_DIR = PurePosixPath("/run/secrets/rlstack-scaler")
 TOKEN_LIFETIME_S = 3600
@@ -43,13 +43,7 @@ class WorkerScalerArgs:
 
 
 class WorkerScaler(pulumi.ComponentResource):
-    """An account for the head, its role, and the fence round what the role allows.
-
-    Attributes:
-        account: name of the service account.
-    """
-
-    account: Output[str]
+    """An account for the head, its role, and the fence round what the role allows."""
 
     def __init__(self, name: str, args: WorkerScalerArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("rlstack:worker_scaler:WorkerScaler", name, args.as_inputs(), opts)
@@ -84,8 +78,7 @@ class WorkerScaler(pulumi.ComponentResource):
             # Never a right without the fence round it, neither on the way up nor on the way down.
             opts=ResourceOptions(parent=self, depends_on=[in_force]),
         )
-        self.account = account.metadata["name"]
-        self.register_outputs({"account": self.account})
+        self.register_outputs({"account": account.metadata["name"]})
 
 
 def scaler_name(ray_cluster: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobs.errors import ConfigError
 from jobs.problems import Problem, Severity, errors
 from jobs.recipe import paste_able, recipe_problems, render_command
-from jobs.stack_file import read_recipe, read_stack_sections
+from jobs.stack_file import read_recipe, read_stack
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,11 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_stack(stack: str) -> int:
-    # pulumi takes a second to import, which a recipe file does not need.
-    from components.config import parse_config  # noqa: PLC0415
-
-    name = stack.rpartition("/")[2]
-    config = parse_config(name, read_stack_sections(Path(f"Pulumi.{name}.yaml")))
+    config = read_stack(stack)
     command = render_command(
         config.job.grpo,
         release=config.release,

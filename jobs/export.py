@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jobs.checkpoints import CheckpointListing, read_checkpoints
 from jobs.errors import JobNotFound, RayJobError, UsageError
 from jobs.log_follower import LogFollower, follow_to_the_end
+from jobs.logs import write_through
 from jobs.payload.export import EXIT_USAGE, object_prefix, parse_url
 from jobs.stack_dashboard import open_stack_dashboard
 from jobs.stack_outputs import StackOutputs, add_stack_argument, read_stack_outputs
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print(f"{submission_id} is copying already; its log from the beginning:")
     try:
-        job = follow_to_the_end(args.stack, LogFollower(_write), submission_id=submission_id)
+        job = follow_to_the_end(args.stack, LogFollower(write_through), submission_id=submission_id)
     except KeyboardInterrupt:
         head = f"kubectl -n {outputs.ray.namespace} exec svc/{outputs.ray.head_service}"
         print(
@@ -145,8 +146,3 @@ def _submit(dashboard: "Dashboard", outputs: StackOutputs, args: argparse.Namesp
             },
         )
     return submission_id
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

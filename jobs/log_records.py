@@ -168,7 +168,7 @@ class SupervisorEvent(Record):
     """A line of the supervisor's own.
 
     Attributes:
-        event: waiting, started, step, checkpoint, lost_node, crashed, stalled, resumed, stopped, done or failed.
+        event: its kind; `jobs/payload/event_lines.py` has them all.
         at: seconds since 1970.
         fields: what else the event says.
     """

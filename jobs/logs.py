@@ -25,14 +25,15 @@ def run(args: argparse.Namespace) -> int:
         PortForwardError: there is no way to the dashboard.
     """
     if args.follow:
-        job = follow_to_the_end(args.stack, LogFollower(_write))
+        job = follow_to_the_end(args.stack, LogFollower(write_through))
         return 0 if job.status == "SUCCEEDED" else 1
     outputs = read_stack_outputs(args.stack)
     with open_stack_dashboard(outputs) as dashboard:
-        _write(dashboard.logs(outputs.job.submission_id))
+        write_through(dashboard.logs(outputs.job.submission_id))
     return 0
 
 
-def _write(text: str) -> None:
+def write_through(text: str) -> None:
+    """Write to standard output at once."""
     sys.stdout.write(text)
     sys.stdout.flush()

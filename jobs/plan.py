@@ -24,7 +24,7 @@ from jobs.recipe import GrpoRecipe
 from jobs.run_account import InterruptionKind, RunAccount, account_for
 from jobs.run_progress import format_bytes, format_duration
 from jobs.run_record import fetch_run_record
-from jobs.stack_file import read_recipe, read_stack_sections
+from jobs.stack_file import read_recipe, read_stack
 from jobs.stack_outputs import read_stack_outputs
 
 _ASSUMED_MTBF_H = 4.0
@@ -112,12 +112,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_stack(stack: str) -> tuple[GrpoRecipe, tuple[int, int] | None]:
-    # pulumi takes a second to import, which a recipe file does not need.
-    from components.config import parse_config  # noqa: PLC0415
-    from components.sections import CreateLustre  # noqa: PLC0415
+    from components.sections import CreateLustre  # noqa: PLC0415 - pulumi takes a second, which a recipe need not cost
 
-    name = stack.rpartition("/")[2]
-    config = parse_config(name, read_stack_sections(Path(f"Pulumi.{name}.yaml")))
+    config = read_stack(stack)
     lustre = config.lustre
     tier = (lustre.capacity_gib, lustre.throughput_mbps_per_tib) if isinstance(lustre, CreateLustre) else None
     return config.job.grpo, tier

@@ -123,7 +123,7 @@ class RayJobSpec(BaseModel):
     @property
     def run(self) -> RunOnHead:
         """Where the run can be spoken to."""
-        return RunOnHead(**{key: getattr(self, key) for key in RunOnHead.__dataclass_fields__})
+        return RunOnHead.of(self)
 
 
 class RayJobState(RayJobSpec):
@@ -300,13 +300,33 @@ def _outputs(props: dict[str, Any], spec: RayJobSpec, job: "Job") -> dict[str, A
     }
 
 
+def _status_now(id_: str, state: RayJobState) -> str | None:
+    """Ask Ray how a job stands: none if Ray does not know it, its last known status if Ray cannot be asked."""
+    try:
+        with connect(state, timeout_s=_READ_CONNECT_TIMEOUT_S) as dashboard:
+            return str(dashboard.get_job(id_).status)
+    except JobNotFound:
+        return None
+    except RlstackError as error:
+        print(f"warning: whether Ray job {id_} still runs is not known: {error}")
+        return state.status
+
+
+def _has_ended_early(id_: str, state: RayJobState) -> bool:
+    """Whether a job has to be submitted again: it vanished with its head, failed, or was stopped."""
+    is_over = state.status == "SUCCEEDED" or state.status in _RESUBMIT_STATUSES
+    status = state.status if is_over else _status_now(id_, state)
+    return status is None or status in _RESUBMIT_STATUSES
+
+
 class RayJobProvider(ResourceProvider):
     """Create, read, update and delete of `RayJob`; each ends by its own deadline, as the engine has none for it.
 
     | method | when the dashboard cannot be reached | when it does not know the job |
     |---|---|---|
     | create | fails; the next `up` looks for the job first | submits |
-    | read | keeps the state, with a warning | forgets it, so that `up` resubmits; a finished one stays |
+    | read | keeps the state, with a warning | forgets it; a finished one stays |
+    | diff | keeps the job, with a warning | replaces it, so that one `up` is enough; a finished one stays |
     | delete | succeeds: what was running goes with its pods | succeeds |
     """
 
@@ -323,17 +343,10 @@ class RayJobProvider(ResourceProvider):
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Learn the job's status."""
         state = RayJobState.model_validate(props)
-        try:
-            with connect(state, timeout_s=_READ_CONNECT_TIMEOUT_S) as dashboard:
-                status = str(dashboard.get_job(id_).status)
-        except JobNotFound:
-            if state.status != "SUCCEEDED":
-                return ReadResult("", {})
-            status = state.status
-        except (DashboardUnreachable, PortForwardError) as error:
-            print(f"warning: Ray job {id_} keeps its last known status {state.status}: {error}")
-            status = state.status
-        return ReadResult(id_, {**props, "status": status})
+        status = _status_now(id_, state)
+        if status is None and state.status != "SUCCEEDED":
+            return ReadResult("", {})
+        return ReadResult(id_, {**props, "status": status or state.status})
 
     def diff(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """Replace what is another job, or one that ended without success; an unknown value counts as another.
@@ -341,23 +354,10 @@ class RayJobProvider(ResourceProvider):
         A job that should be running is looked at, so that after a lost head one `up` is enough.
         """
         replaces = [key for key in _REPLACE_KEYS if olds.get(key) != news.get(key)]
-        if not replaces and self._has_ended_early(id_, RayJobState.model_validate(olds)):
+        if not replaces and _has_ended_early(id_, RayJobState.model_validate(olds)):
             replaces.append("status")
         echoes = [key for key in _ECHO_KEYS if olds.get(key) != news.get(key)]
         return DiffResult(changes=bool(replaces or echoes), replaces=replaces, delete_before_replace=True)
-
-    def _has_ended_early(self, id_: str, state: RayJobState) -> bool:
-        """Whether a job has to be submitted again; one that cannot be looked at is left as it is."""
-        status = state.status
-        if status in {"PENDING", "RUNNING"}:
-            try:
-                with connect(state, timeout_s=_READ_CONNECT_TIMEOUT_S) as dashboard:
-                    status = str(dashboard.get_job(id_).status)
-            except JobNotFound:
-                return True
-            except RlstackError as error:
-                print(f"warning: whether Ray job {id_} still runs is not known: {error}")
-        return status in _RESUBMIT_STATUSES
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
         """Take over inputs that the running job does not depend on."""

@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
 from jobs.head_exec import exec_in_head
@@ -32,6 +32,11 @@ class RunOnHead:
     ray_cluster: str
     run_dir: str
     checkpoint_dir: str
+
+    @classmethod
+    def of(cls, spec: object) -> "RunOnHead":
+        """Take the values from whatever has them under the same names."""
+        return cls(**{field.name: getattr(spec, field.name) for field in fields(cls)})
 
     def execute(self, command: Sequence[str], *, timeout_s: float) -> bytes:
         """Run a command in the head pod; see `jobs.head_exec.exec_in_head`.

@@ -7,7 +7,7 @@ refused, as Pulumi does, since one of the two values would be lost in silence. E
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
@@ -16,6 +16,9 @@ from jobs.errors import ConfigError, UsageError
 from jobs.problems import Problem
 from jobs.recipe import GrpoRecipe
 from jobs.releases import RELEASES, Release
+
+if TYPE_CHECKING:
+    from components.config import StackConfig
 
 _NAMESPACE = "rlstack:"
 _SECURE = "secure"
@@ -139,6 +142,19 @@ def read_stack_sections(path: Path) -> dict[str, Any]:
             "Sections hold plain values; secrets are keys of their own, set by `pulumi config set --secret`."
         )
     return sections
+
+
+def read_stack(stack: str) -> "StackConfig":
+    """Read the config of a stack, named with or without its organisation, from its file in this directory.
+
+    Raises:
+        UsageError: the file cannot be read, or a section hides an encrypted value.
+        ConfigError: the config cannot be used.
+    """
+    from components.config import parse_config  # noqa: PLC0415 - pulumi takes a second, which a recipe need not cost
+
+    name = stack.rpartition("/")[2]
+    return parse_config(name, read_stack_sections(Path(f"Pulumi.{name}.yaml")))
 
 
 def read_recipe(path: Path) -> RecipeFile:

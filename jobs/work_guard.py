@@ -8,18 +8,16 @@ stacks keep it in their state.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
 from pydantic import BaseModel, ConfigDict
 
+from jobs.checkpoints import CheckpointListing, read_checkpoints
 from jobs.errors import HeadExecError, ProtectedCluster, UnsavedWorkError
 from jobs.run_on_head import DISCARD_VARIABLE, RunOnHead, may_discard_work
 from jobs.run_progress import format_bytes
-
-if TYPE_CHECKING:
-    from jobs.checkpoints import CheckpointListing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +65,7 @@ class WorkGuardSpec(BaseModel):
     @property
     def run(self) -> RunOnHead:
         """Where the run can be looked at."""
-        return RunOnHead(**{key: getattr(self, key) for key in RunOnHead.__dataclass_fields__})
-
-
-def read_work(run: RunOnHead) -> "CheckpointListing":
-    """List a run's checkpoints; what tests replace.
-
-    Raises:
-        HeadExecError: there is no way to the head.
-    """
-    from jobs.checkpoints import read_checkpoints  # noqa: PLC0415 - with rich, which a preview does not need
-
-    return read_checkpoints(run)
+        return RunOnHead.of(self)
 
 
 def look_after(spec: WorkGuardSpec) -> str:
@@ -97,7 +84,7 @@ def look_after(spec: WorkGuardSpec) -> str:
     if not spec.lustre_is_ours:
         return f"The checkpoints of {spec.job_name} stay: the Lustre instance is not this stack's"
     try:
-        listing = read_work(spec.run)
+        listing = read_checkpoints(spec.run)
     except HeadExecError as error:
         loss, is_unsaved = f"what {spec.job_name} has left on Lustre is not known ({error}), and goes with it", True
     else:
@@ -111,13 +98,14 @@ def look_after(spec: WorkGuardSpec) -> str:
     return loss[0].upper() + loss[1:]
 
 
-def _describe(job_name: str, listing: "CheckpointListing") -> tuple[str, bool]:
+def _describe(job_name: str, listing: CheckpointListing) -> tuple[str, bool]:
     complete = listing.complete
     if not complete:
         return f"{job_name} has no checkpoint on Lustre", False
     newest, total = complete[-1], sum(entry.bytes for entry in listing.checkpoints)
+    model = newest.model or "model unknown"
     loss = (
-        f"{job_name}'s newest checkpoint is {newest.name} ({format_bytes(newest.bytes)}, {newest.model}); "
+        f"{job_name}'s newest checkpoint is {newest.name} ({format_bytes(newest.bytes)}, {model}); "
         f"{format_bytes(total)} of checkpoints go with Lustre"
     )
     if listing.exported_step is None:

@@ -16,7 +16,7 @@ from jobs.errors import UsageError
 from twin.cloud.durations import Clock, Duration
 from twin.cloud.store import ResourceType, Store
 from twin.kubernetes import cluster
-from twin.kubernetes.api import NODES, ApiClient, Manifest
+from twin.kubernetes.api import ApiClient, Manifest
 from twin.kubernetes.nodes import POOL_LABEL, cluster_of
 from twin.kubernetes.shutdown import NOTICE, ending, give_notice
 from twin.state import TwinState
@@ -120,8 +120,7 @@ def replay(state: TwinState, trace: Sequence[Preemption], *, sleep: Callable[[fl
         TwinError: no cluster is up.
     """
     clock = Clock.from_environment()
-    with _spot_machines(state):
-        pass  # Better now than at the first event.
+    cluster.names(state)  # Better now than at the first event.
     started = time.monotonic()
     for event in trace:
         due = started + clock.real_s(Duration(seconds=event.at_s))
@@ -149,11 +148,11 @@ def _spot_machines(state: TwinState) -> Iterator[list[_Machine]]:
     names = cluster.names(state)
     clients = {name: cluster.client(state, name) for name in names}
     try:
-        nodes = [
-            (name, api.get(NODES, node)) for name, api in clients.items() for node in cluster.spot_nodes(state, name)
-        ]
         yield [
-            _Machine(cluster=name, api=clients[name], node=node) for name, node in nodes if node and not ending([node])
+            _Machine(cluster=name, api=api, node=node)
+            for name, api in clients.items()
+            for node in cluster.spot_nodes(state, name)
+            if not ending([node])
         ]
     finally:
         for api in clients.values():

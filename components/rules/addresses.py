@@ -20,11 +20,19 @@ RESERVED_ADDRESSES = 4
 """Of a subnet's own range Google keeps the first two addresses and the last two."""
 
 
-def addresses_disjoint(network: NetworkSection, private_service_access: PrivateServiceAccessSection) -> list[Problem]:
-    """Subnet, pods, services and the range of Google's services share one routing table."""
+def taken_ranges(
+    network: NetworkSection, private_service_access: PrivateServiceAccessSection
+) -> dict[str, IPv4Network]:
+    """Return the ranges that the stack's network has taken, by key."""
     ranges: dict[str, IPv4Network] = {"private_service_access.range_start": private_service_access.cidr}
     if isinstance(network, CreateNetwork):
         ranges |= {f"network.{key}": getattr(network, key) for key in ("subnet_cidr", "pods_cidr", "services_cidr")}
+    return ranges
+
+
+def addresses_disjoint(network: NetworkSection, private_service_access: PrivateServiceAccessSection) -> list[Problem]:
+    """Subnet, pods, services and the range of Google's services share one routing table."""
+    ranges = taken_ranges(network, private_service_access)
     return [
         Problem(
             key=later,

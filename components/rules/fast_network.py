@@ -3,8 +3,8 @@
 from ipaddress import IPv4Network
 
 from components.machines import GPU_MACHINES, Accelerators
-from components.rules.addresses import RESERVED_ADDRESSES
-from components.sections import CreateNetwork, GpuPoolSection, NetworkSection, PrivateServiceAccessSection
+from components.rules.addresses import RESERVED_ADDRESSES, taken_ranges
+from components.sections import GpuPoolSection, NetworkSection, PrivateServiceAccessSection
 from jobs.problems import Problem
 
 # Compute Engine makes no smaller subnet.
@@ -39,9 +39,7 @@ def fast_network_addresses_free(
     """A node has one address in each of its networks and one routing table (cluster-toolkit: gke-a4's four ranges)."""
     if _rdma_nodes(gpu_pool) is None:
         return []
-    taken: dict[str, IPv4Network] = {"private_service_access.range_start": private_service_access.cidr}
-    if isinstance(network, CreateNetwork):
-        taken |= {f"network.{key}": getattr(network, key) for key in ("subnet_cidr", "pods_cidr", "services_cidr")}
+    taken = taken_ranges(network, private_service_access)
     problems = []
     for key in ("gvnic_cidr", "rdma_cidr"):
         cidr: IPv4Network = getattr(gpu_pool, key)

@@ -50,10 +50,10 @@ def names_fit(stack: str) -> list[Problem]:
 
 
 def labels_fit(project: ProjectSection) -> list[Problem]:
-    """Labels stand on what Google bills and on the RayCluster, so both services' grammars hold.
+    """Labels stand on what Google bills; a letter or digit at both ends is narrower than Google asks.
 
-    Sources: Google Cloud (64 labels; lower-case letters, digits, hyphens, underscores; 63 characters), Kubernetes (a
-    letter or digit at both ends), `goog` (Google's own).
+    Sources: Google Cloud (64 labels; lower-case letters, digits, hyphens, underscores; 63 characters), `goog` (Google's
+    own).
     """
     problems = [
         Problem(

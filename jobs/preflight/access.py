@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from components.config import StackConfig
-from components.project_services import SERVICES, STREAMING_SERVICES
+from components.project_services import services as services_of_stack
 from components.sections import CreateCluster, CreateLustre, CreateNetwork, CreatePrivateServiceAccess
 from jobs.errors import GoogleApiError, GoogleApiOff
 from jobs.preflight.findings import Finding, Subject, fail, ok, warn
@@ -107,7 +107,7 @@ GRANTS = (
 def check_apis(subject: Subject) -> Iterator[Finding]:
     """See which APIs are on. The stack enables the missing ones, through an API that has to be on already."""
     project_id = subject.config.project.project_id
-    services = (*SERVICES, *(STREAMING_SERVICES if subject.config.ray.image_streaming else ()))
+    services = services_of_stack(image_streaming=subject.config.ray.image_streaming)
     names = [f"projects/{project_id}/services/{service}.googleapis.com" for service in services]
     try:
         answer = subject.google.get(

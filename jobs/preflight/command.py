@@ -5,11 +5,10 @@ It reads and changes nothing. Google's libraries are imported only when it runs.
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.errors import GoogleCredentialsError
-from jobs.stack_file import read_stack_sections
+from jobs.stack_file import read_stack
 
 if TYPE_CHECKING:
     from components.config import StackConfig
@@ -32,13 +31,10 @@ def run(args: argparse.Namespace) -> int:
         UsageError: the stack's file cannot be read.
         ConfigError: the config cannot be used.
     """
-    # pulumi and Google's libraries take a second to import, which no other command needs.
-    from components.config import parse_config  # noqa: PLC0415
+    # Google's libraries take a second to import, which no other command needs.
     from jobs.preflight.findings import Status  # noqa: PLC0415
 
-    name = args.stack.rpartition("/")[2]
-    config = parse_config(name, read_stack_sections(Path(f"Pulumi.{name}.yaml")))
-    report = examine(config, stack=args.stack)
+    report = examine(read_stack(args.stack), stack=args.stack)
     print(report.to_json() if args.json else report.to_text())
     return int(report.result is Status.FAIL)
 

@@ -9,6 +9,7 @@ from components.sections import (
     ExistingLustre,
     ExistingNetwork,
     ExistingPrivateServiceAccess,
+    lustre_port,
 )
 from jobs.errors import GoogleNotFound
 from jobs.preflight.findings import Finding, Subject, fail, ok, warn
@@ -126,7 +127,7 @@ def _cluster_problems(config: StackConfig, wanted: ExistingCluster, cluster: dic
     elif bool(lustre.get("enableLegacyLustrePort")) != config.lustre.legacy_port:
         yield fail(
             f"The Lustre CSI driver of cluster {name} speaks to port "
-            f"{6988 if lustre.get('enableLegacyLustrePort') else 988}, the config says {config.lustre.port}",
+            f"{lustre_port(legacy=bool(lustre.get('enableLegacyLustrePort')))}, the config says {config.lustre.port}",
             "Correct lustre.legacy_port; instance, driver and firewall have to agree",
         )
     if network.get("datapathProvider") != "ADVANCED_DATAPATH":
@@ -174,7 +175,8 @@ def check_existing_lustre(subject: Subject) -> Iterator[Finding]:
         problems.append(
             fail(
                 f"Lustre instance {name} was made {'with' if instance.gke_support_enabled else 'without'} GKE support, "
-                f"so its port is {6988 if instance.gke_support_enabled else 988}; the config says {config.lustre.port}",
+                f"so its port is {lustre_port(legacy=instance.gke_support_enabled)}; "
+                f"the config says {config.lustre.port}",
                 f"Set lustre.legacy_port to {str(instance.gke_support_enabled).lower()}",
             )
         )

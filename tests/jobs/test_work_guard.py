@@ -41,7 +41,7 @@ def destroy(
             raise found
         return found
 
-    monkeypatch.setattr(work_guard, "read_work", read_work)
+    monkeypatch.setattr(work_guard, "read_checkpoints", read_work)
     try:
         WorkGuardProvider().delete("grpo", props(**changes))
     except UnsavedWorkError as refusal:

@@ -77,7 +77,6 @@ class Agent:
         self.lustre = LustreMounts(scratch=files.root / "full-lustre")
         if not self.heads and not forbidden:
             enter_own_namespace()
-        self._refused: set[str] = set()
         self._told: dict[str, str] = {}
         self._multi_networking = False
 
@@ -126,7 +125,7 @@ class Agent:
         for pool in pools:
             row = rows[pool.name]
             held, of = self.store.held_back(row.id)
-            most = max(n for n in range(pool.maximum + 1) if gpu_problem(self.store, row, n) is None)
+            most = next(n for n in range(pool.maximum, -1, -1) if gpu_problem(self.store, row, n) is None)
             limits[pool.name] = min(most, of - held) if held else most
             taken = f"Spot machines that were preempted are not to be had yet: {held} of {of}"
             reasons[pool.name] = gpu_problem(self.store, row, most + 1) or taken
@@ -156,9 +155,7 @@ class Agent:
             try:
                 pools.append(read_pool(row, cluster))
             except RlstackError as error:
-                if row.name not in self._refused:
-                    self._refused.add(row.name)
-                    self.store.add_event("PoolRefused", f"node pool {row.name}", str(error))
+                self._tell("PoolRefused", f"node pool {row.name}", str(error))
         return pools
 
 

@@ -23,8 +23,8 @@ from jobs.waiting import wait_until
 from twin.cloud.durations import SPEED_VARIABLE
 from twin.cloud.store import ProcessIdentity, ResourceType, Store
 from twin.kubernetes import kwok
-from twin.kubernetes.api import NODES, ApiClient
-from twin.kubernetes.nodes import SPOT_LABEL
+from twin.kubernetes.api import NODES, ApiClient, Manifest
+from twin.kubernetes.nodes import SPOT_LABEL, cluster_of
 from twin.kubernetes.processes import POLL_PERIOD_S, end
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 from twin.toolchain import tool_path
@@ -166,11 +166,7 @@ def _count_as_deleted(state: TwinState, name: str) -> None:
     stop(state, name)
     store = Store.open(state)
     lost = [each for each in store.list(ResourceType.CLUSTER) if each.name == name]
-    pools = [
-        pool
-        for pool in store.list(ResourceType.NODE_POOL)
-        if any(pool.properties["cluster"] == each.id for each in lost)
-    ]
+    pools = [pool for pool in store.list(ResourceType.NODE_POOL) if cluster_of(pool) == name]
     for resource in (*lost, *pools):
         store.delete(resource.type, resource.id)
     text = (
@@ -221,14 +217,14 @@ def names(state: TwinState) -> list[str]:
     return found
 
 
-def spot_nodes(state: TwinState, name: str) -> list[str]:
-    """Name the Spot machines that a cluster has now."""
+def spot_nodes(state: TwinState, name: str) -> list[Manifest]:
+    """List the Spot machines that a cluster has now."""
     api = client(state, name)
     try:
-        nodes = [node["metadata"] for node in api.list(NODES)]
+        nodes = api.list(NODES)
     finally:
         api.close()
-    return [node["name"] for node in nodes if node["labels"].get(SPOT_LABEL) == "true"]
+    return [node for node in nodes if node["metadata"]["labels"].get(SPOT_LABEL) == "true"]
 
 
 def ensure_ca_bundle(state: TwinState) -> None:
