@@ -153,13 +153,10 @@ def test_a_token_is_in_no_other_place_than_the_mounted_file_and_etcd(
 
 def test_another_image_replaces_cluster_and_job_and_reaches_every_pod(session: TwinSession) -> None:
     session.edit("ray", image="rlstack/grpo-cpu:1.1", release={"tag": "1.1"})
-    assert session.changes("up")["replace"] == 2
-    watched = session.run("jobs", "watch", "--stack", "local", code=1)
-    assert "step_60 was made by release 1.0 of the trainer, and 1.1 is to go on from it" in watched
-    assert session.pods("worker") == []
-
+    assert session.changes("preview")["replace"] == 2
+    # Another release does not go on from the first one's checkpoints: the run needs a directory of its own.
     session.edit("job", name="grpo-cpu-2", grpo={"max_num_steps": 4})
-    assert session.changes("up")["replace"] == 1
+    assert session.changes("up")["replace"] == 2
     workers = wait_until(
         lambda: session.pods("worker"), timeout_s=60, every_s=0.1, doing="the workers of the new run to be made"
     )
