@@ -23,22 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import recovery
-from twin import environment, settings
+from twin import environment, program_run, settings
 from twin.kubernetes import cluster
 from twin.state import REPOSITORY, STATE_VARIABLE, TwinState
 
 PREVIEWS = 5
 MEMORY_EVERY_S = 1.0
 FLOOR = REPOSITORY / "bench" / "floor"
-# A program under the engine as the twin runs it, without the rest of the twin's command line.
-PREVIEW = """
-import runpy, sys
-from pulumi import automation
-sys.path.insert(0, {repository!r})
-automation.create_or_select_stack({stack!r}, project_name="rlstack",
-    program=lambda: runpy.run_path({program!r}, run_name="__main__"),
-    opts=automation.LocalWorkspaceOptions(work_dir={workspace!r})).preview()
-"""
 
 
 def main() -> None:
@@ -89,9 +80,9 @@ def preview_of_dev(state: TwinState) -> None:
 def median_preview(state: TwinState, stack: str, directory: Path) -> float:
     """Return the median seconds of previews of the program and the stack's settings in a directory."""
     settings.copy_settings(state, stack, directory)
-    names = {"repository": str(REPOSITORY), "program": str(directory / "__main__.py"), "stack": stack}
-    program = PREVIEW.format(**names, workspace=str(state.workspace(stack)))
-    return sorted(seconds(lambda: quiet([sys.executable, "-c", program])) for _ in range(PREVIEWS))[PREVIEWS // 2]
+    arguments = ["preview", "rlstack", stack, str(state.workspace(stack)), str(directory)]
+    command = [sys.executable, program_run.__file__, *arguments]
+    return sorted(seconds(lambda: quiet(command)) for _ in range(PREVIEWS))[PREVIEWS // 2]
 
 
 class Peak:

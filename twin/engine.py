@@ -1,6 +1,7 @@
 """The real Pulumi engine, driven over the program beside Pulumi.yaml, with the twin's providers on its PATH."""
 
 import fcntl
+import gc
 import os
 import runpy
 import shutil
@@ -77,6 +78,8 @@ class Engine:
     @contextmanager
     def _open(self, *, build_aside: bool = False) -> Iterator[automation.Stack]:
         settings.stack_file(self.stack, self.settings_dir)  # a misspelt name must cost nothing
+        # The SDKs' modules are half a million objects that live to the end: walking them costs a fifth of a preview.
+        gc.disable()
         environment.prepare(self.state)
         environment.enter(self.state)
         with _lock(self.state), _tools(build_aside=build_aside):
@@ -95,6 +98,7 @@ class Engine:
                 if any((self.state.backend_dir / ".pulumi" / "locks").rglob("*.json")):
                     stack.cancel()
             yield stack
+        gc.freeze()  # nor does the interpreter's own end walk them
 
 
 def _program() -> None:

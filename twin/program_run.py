@@ -4,6 +4,7 @@ Run as a file, with PYTHONPATH naming the program's directory (twin/diff.py does
 modules of the same names, so they never share an interpreter. For the same reason it imports nothing of the project.
 """
 
+import gc
 import json
 import runpy
 import sys
@@ -22,6 +23,7 @@ def main(command: str, project: str, stack_name: str, workspace: str, program: s
     def run_program() -> None:
         runpy.run_path(str(Path(program) / "__main__.py"), run_name="__main__")
 
+    gc.disable()  # as in twin/engine.py
     stack = automation.create_or_select_stack(
         stack_name=stack_name,
         project_name=project,
@@ -35,6 +37,8 @@ def main(command: str, project: str, stack_name: str, workspace: str, program: s
             stack.preview(on_event=_print_event, on_output=_print_line, color="never")
     except automation.CommandError:
         return 1
+    finally:
+        gc.freeze()
     return 0
 
 

@@ -7,6 +7,7 @@ the weights of the first, which nobody disturbed.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -113,14 +114,12 @@ class Run:
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwinSession]:
     with twin_session(tmp_path_factory.mktemp("recovery"), speed=SPEED) as running:
         running.edit("job", grpo={"max_num_steps": LAST_STEP}, name="reference")
+        # The script that holds the trainer where a test wants it.
+        running.edit("ray", release={"entry_script": ENTRY_SCRIPT})
+        lustre = running.state.lustre(CLUSTER)
+        lustre.mkdir(parents=True)
+        shutil.copy(Path(__file__).with_name("held_training.py"), lustre)
         yield running
-
-
-def hold_with(session: TwinSession) -> None:
-    """Have the runs from now on use the script that holds the trainer where a test wants it."""
-    script = Path(__file__).with_name("held_training.py")
-    (session.state.lustre(CLUSTER) / script.name).write_bytes(script.read_bytes())
-    session.edit("ray", release={"entry_script": ENTRY_SCRIPT})
 
 
 def test_a_watched_run_shows_every_line_once_while_its_connections_drop(session: TwinSession, tmp_path: Path) -> None:
@@ -143,7 +142,6 @@ def test_a_watched_run_shows_every_line_once_while_its_connections_drop(session:
     records = watched.splitlines()
     assert records[:-1] == session.run("jobs", "events", str(saved)).splitlines()
     assert json.loads(records[-1])["status"] == "SUCCEEDED"
-    hold_with(session)
 
 
 def test_three_preemptions_in_a_row_cost_the_steps_since_the_last_checkpoint(session: TwinSession) -> None:
