@@ -24,12 +24,14 @@ class Accelerators:
     Attributes:
         type: Google's name.
         count: GPUs per machine.
+        quota_family: the GPU in the names of quotas: without the memory size that `type` may carry.
         rdma_nics: NICs for RDMA over RoCE beside the gVNIC ones.
         nccl_tuner_config: file of gIB's tuning for the machine type; empty without RDMA.
     """
 
     type: str
     count: int
+    quota_family: str
     rdma_nics: int = 0
     nccl_tuner_config: str = ""
 
@@ -58,6 +60,7 @@ class Machine:
         accelerators: its GPUs, if any.
         zones: zones that offer it; empty where nobody has read them.
         zones_read_on: the day on which the zones were read.
+        oldest_gke: the oldest GKE version that has it, one for each minor, ascending; empty where nobody has read it.
         unverified: fields taken from general knowledge, not from a source that was read.
     """
 
@@ -71,6 +74,7 @@ class Machine:
     accelerators: Accelerators | None = None
     zones: frozenset[str] = frozenset()
     zones_read_on: date | None = None
+    oldest_gke: tuple[str, ...] = ()
     unverified: frozenset[str] = frozenset()
 
     @property
@@ -86,7 +90,8 @@ class Machine:
 
 # Sources: SkyPilot's catalog v8/gcp/vms.csv at 006059e (CPUs, memory, zones of A4), cluster-toolkit's examples/gke-a4
 # and examples/gke-a3-ultragpu (accelerator, NICs, disks; B200 machines boot from hyperdisk-balanced only: PR 3704),
-# Google's guide to Ray on A4 and A3 Ultra (gIB's tuning).
+# Google's guide to Ray on A4 and A3 Ultra (gIB's tuning), AI-Hypercomputer/gpu-recipes (the oldest GKE that A4 was
+# tried with).
 MACHINES: Mapping[str, Machine] = {
     "a4-highgpu-8g": Machine(
         cpu=224,
@@ -96,7 +101,13 @@ MACHINES: Mapping[str, Machine] = {
         boot_disk_type="hyperdisk-balanced",
         gvnics=2,
         local_ssd_count=32,
-        accelerators=Accelerators(type="nvidia-b200", count=8, rdma_nics=8, nccl_tuner_config="tuner_config_a4.txtpb"),
+        accelerators=Accelerators(
+            type="nvidia-b200",
+            count=8,
+            rdma_nics=8,
+            nccl_tuner_config="tuner_config_a4.txtpb",
+            quota_family="NVIDIA_B200",
+        ),
         zones=frozenset(
             {
                 "asia-northeast1-b",
@@ -113,6 +124,7 @@ MACHINES: Mapping[str, Machine] = {
             }
         ),
         zones_read_on=date(2026, 11, 30),
+        oldest_gke=("1.31.7-gke.1265000",),
     ),
     "a3-ultragpu-8g": Machine(
         cpu=224,
@@ -123,7 +135,11 @@ MACHINES: Mapping[str, Machine] = {
         gvnics=2,
         local_ssd_count=32,
         accelerators=Accelerators(
-            type="nvidia-h200-141gb", count=8, rdma_nics=8, nccl_tuner_config="tuner_config_a3u.txtpb"
+            type="nvidia-h200-141gb",
+            count=8,
+            rdma_nics=8,
+            nccl_tuner_config="tuner_config_a3u.txtpb",
+            quota_family="NVIDIA_H200",
         ),
         unverified=frozenset({"cpu", "memory_gib", "allocatable_cpu", "allocatable_memory_gib", "local_ssd_count"}),
     ),

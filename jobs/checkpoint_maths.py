@@ -79,8 +79,3 @@ class Preemption:
             step_s: seconds of a step, saving not counted.
         """
         return max(1, round(self.best_period_s / step_s))
-
-
-def mean_time_between_losses_s(mean_node_life_s: float, *, nodes: int) -> float:
-    """Seconds between losses of any of the nodes, if they are lost independently."""
-    return mean_node_life_s / nodes

@@ -63,7 +63,6 @@ class Job(_FromRay):
         metadata: what was submitted along with it.
         driver_exit_code: exit code of the entrypoint, once there is one.
         start_time_ms: since 1970.
-        end_time_ms: since 1970.
     """
 
     submission_id: str
@@ -72,7 +71,6 @@ class Job(_FromRay):
     metadata: dict[str, str] = Field(default_factory=dict)
     driver_exit_code: int | None = None
     start_time_ms: int | None = Field(default=None, validation_alias="start_time")
-    end_time_ms: int | None = Field(default=None, validation_alias="end_time")
 
 
 class Node(_FromRay):
@@ -81,13 +79,11 @@ class Node(_FromRay):
     Attributes:
         node_id: Ray's id.
         state: ALIVE or DEAD.
-        is_head_node: whether the head's processes run there.
         resources_total: for example `GPU`, in units of one.
     """
 
     node_id: str
     state: str
-    is_head_node: bool = False
     resources_total: Annotated[dict[str, float], BeforeValidator(lambda value: value or {})] = Field(
         default_factory=dict
     )

@@ -122,6 +122,8 @@ class GoogleUnavailable(GoogleApiError):
 class GoogleCredentialsError(GoogleApiError):
     """No Application Default Credentials, or such as Google does not take."""
 
+    remedy = "Log in with: gcloud auth application-default login"
+
 
 class TwinError(RlstackError):
     """The twin could not do its part."""

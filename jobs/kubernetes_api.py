@@ -5,13 +5,13 @@ Added here: deadlines, no key left in /tmp, no proxy for loopback, errors with a
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import os
 import threading
 import warnings
 from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ from jobs.errors import UsageError
 if TYPE_CHECKING:
     from kr8s.asyncio import Api
 
+_CLOSE_TIMEOUT_S = 10.0
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 Answer = TypeVar("Answer")
@@ -63,7 +64,7 @@ def _exempt_loopback_from_proxies() -> None:
         os.environ[variable] = ",".join([*hosts, *(host for host in _LOOPBACK_HOSTS if host not in hosts)])
 
 
-@contextmanager
+@contextlib.contextmanager
 def kubeconfig_on_disk(text: str) -> Iterator[dict[str, Any]]:
     """Yield a kubeconfig that kr8s can use, and see that a server on loopback is reached without a proxy.
 
@@ -107,7 +108,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self._loop).result()
 
     def close(self) -> None:
-        """Cancel what is left, then end the thread."""
+        """Cancel what is left, then end the thread; one that does not end goes with the process."""
 
         async def cancel_all() -> None:
             tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -115,10 +116,12 @@ class LoopThread:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(cancel_all(), self._loop).result()
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(cancel_all(), self._loop).result(_CLOSE_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+        if not self._thread.is_alive():
+            self._loop.close()
 
 
 def cause_of(error: BaseException) -> str:

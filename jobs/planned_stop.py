@@ -67,7 +67,7 @@ def stop_saved(
         return
     print(f"Ray job {submission_id} is asked to stop after its next checkpoint, for {timeout_s:.0f} s at most")
     try:
-        run.request(Action.HAND_OVER)
+        run.request(Action.HAND_OVER, submission_id=submission_id)
         ended = wait_for_end(dashboard, submission_id, timeout_s=timeout_s, doing="end after its next checkpoint")
     except HeadExecError as error:
         trouble = f"it could not be asked ({error})"

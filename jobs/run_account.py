@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobs.log_records import SupervisorEvent
+from jobs.payload.endings import END_EVENTS
 
 
 class InterruptionKind(StrEnum):
@@ -74,7 +75,6 @@ _INTERRUPTIONS = {
     "stopped": InterruptionKind.STOP,
     "failed": InterruptionKind.FAILURE,
 }
-_ENDS = frozenset({"stopped", "failed", "done"})
 _BEGINNINGS = frozenset({"waiting", "resumed", "started"})
 _WAITING_PHASES = {"lease": _Phase.LEASE, "prefetch": _Phase.SETUP}
 
@@ -211,7 +211,7 @@ class RunAccount:
                 if kind == "started":
                     self.starts += 1
                     self._phase, self._open_s, self._has_stepped = _Phase.TRAINING, 0.0, False
-            case kind, fields if kind in _INTERRUPTIONS or kind in _ENDS:
+            case kind, fields if kind in _INTERRUPTIONS or kind in END_EVENTS:
                 self._stop(event, fields)
 
     def _step(self, step: int, step_time_s: object) -> None:
@@ -245,7 +245,7 @@ class RunAccount:
             self._open.kind = InterruptionKind.NODE_LOSS  # a trainer that stood still, or crashed, for want of a node
         self._open_s, self._has_stepped = 0.0, False
         self._phase = _Phase.SETUP
-        if event.event in _ENDS:
+        if event.event in END_EVENTS:
             self._phase = _Phase.UNSUPERVISED
             self.outcome = event.event
             if self._open and isinstance(reason := fields.get("reason"), str):

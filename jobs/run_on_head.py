@@ -52,14 +52,14 @@ class RunOnHead:
             timeout_s=timeout_s,
         )
 
-    def request(self, action: Action) -> None:
-        """Leave a request for the run's supervisor, which takes it within seconds.
+    def request(self, action: Action, *, submission_id: str) -> None:
+        """Leave a request for the supervisor of one Ray job, which takes it within seconds.
 
         Raises:
             HeadExecError: the request could not be left.
         """
         file = shlex.quote(str(PurePosixPath(self.run_dir) / "supervisor" / "control.json"))
-        text = shlex.quote(json.dumps({"action": action}))
+        text = shlex.quote(json.dumps({"action": action, "submission_id": submission_id}))
         # Renamed, so that a reader never sees half of it.
         script = f"printf %s {text} > {file}.draft && mv {file}.draft {file}"
         self.execute(["sh", "-c", script], timeout_s=_REQUEST_TIMEOUT_S)

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         if not job.status.is_final and args.now:
             try:
                 # By the supervisor, which gives the GPUs back; Ray alone would leave them.
-                run_on_head.request(Action.STOP_NOW)
+                run_on_head.request(Action.STOP_NOW, submission_id=submission_id)
                 job = wait_for_end(dashboard, submission_id, timeout_s=_NOW_TIMEOUT_S, doing="stop")
             except (HeadExecError, WaitTimeout) as error:
                 print(f"{error}. Ray is told to stop it")
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                     'them: "GPU nodes stay after the run" in docs/runbook.md'
                 )
         elif not job.status.is_final:
-            run_on_head.request(Action.STOP_AFTER_CHECKPOINT)
+            run_on_head.request(Action.STOP_AFTER_CHECKPOINT, submission_id=submission_id)
             print(f"{submission_id} stops after its next checkpoint")
             try:
                 job = wait_for_end(

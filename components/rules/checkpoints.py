@@ -163,5 +163,6 @@ def _node_end_problems(written: str, save_by_s: int, node_end_s: int) -> Iterato
 
 def _size(size_bytes: float) -> str:
     """Write a number of bytes for reading, in decimal units."""
-    power = min(4, max(0, (len(str(int(size_bytes))) - 1) // 3))
-    return f"{size_bytes / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+    rounded = float(f"{size_bytes:.3g}")  # first, as 999.9 GB is 1 TB
+    power = min(4, max(0, (len(str(int(rounded))) - 1) // 3))
+    return f"{rounded / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from components.machines import GPU_MACHINES
 from components.sections import ClusterSection, CreateCluster, GpuPoolSection, LustreSection
 from jobs.problems import Problem
 
@@ -22,14 +23,12 @@ class Need:
     remedy: str = ""
 
 
-# Sources: GoogleCloudPlatform/lustre-csi-driver's docs (driver, port), Google's page on the Ray add-on,
-# AI-Hypercomputer/gpu-recipes (the oldest version that A4 was tried with).
+# Sources: GoogleCloudPlatform/lustre-csi-driver's docs (driver, port), Google's page on the Ray add-on.
 LUSTRE_DRIVER = Need(feature="the Lustre CSI driver", oldest=("1.31.5-gke.1299000", "1.32.1-gke.1673000"))
 LUSTRE_PORT = Need(
     feature="Lustre's port 988", oldest=("1.33.2-gke.4780000",), remedy=", or set lustre.legacy_port to true"
 )
 RAY_OPERATOR = Need(feature="the RayOperator add-on", oldest=("1.30.0-gke.1747000",))
-MACHINES = {"a4-highgpu-8g": Need(feature="a4-highgpu-8g", oldest=("1.31.7-gke.1265000",))}
 
 
 def _parts(version: str) -> tuple[int, ...]:
@@ -55,8 +54,8 @@ def gke_version_suffices(cluster: ClusterSection, gpu_pool: GpuPoolSection, lust
         needs.append(LUSTRE_PORT)
     if cluster.ray_operator:
         needs.append(RAY_OPERATOR)
-    if gpu_pool.machine_type in MACHINES:
-        needs.append(MACHINES[gpu_pool.machine_type])
+    if (machine := GPU_MACHINES.get(gpu_pool.machine_type)) and machine.oldest_gke:
+        needs.append(Need(feature=gpu_pool.machine_type, oldest=machine.oldest_gke))
     return [
         Problem(
             key="cluster.min_version",

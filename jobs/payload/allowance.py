@@ -9,9 +9,8 @@ is counted.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.payload.endings import StopReason, StopRequested
+from jobs.payload.endings import END_EVENTS, StopReason, StopRequested
 
-_ENDS = frozenset({"stopped", "done", "failed"})
 _GPU_FIELDS = {"waiting": "gpus_alive", "lost_node": "gpus_alive", "started": "gpus"}
 _SECONDS_PER_HOUR = 3600
 
@@ -40,7 +39,7 @@ class Usage:
             self._submission_id, self._at, self._gpus = submission_id, None, 0
         self._run_s, self._gpu_s = self.run_s(at), self._gpu_seconds(at)
         kind = event.get("event")
-        self._at = None if kind in _ENDS else at
+        self._at = None if kind in END_EVENTS else at
         gpus = event.get(_GPU_FIELDS.get(str(kind), ""))
         self._gpus = gpus if isinstance(gpus, int) else self._gpus
         self.starts += kind == "started"

@@ -36,11 +36,11 @@ class Capacity:
         self._clock = clock
         self._interrupts = interrupts
 
-    def wait(self, *, limit_s: float, step: int) -> NodeView:
+    def wait(self, *, is_first: bool, step: int) -> NodeView:
         """Ask for the workers, and wait until their GPUs are there and still.
 
         Args:
-            limit_s: seconds to wait.
+            is_first: whether this Ray job has not had them yet; it says how long to wait.
             step: where the run would go on, for the message.
 
         Raises:
@@ -48,6 +48,8 @@ class Capacity:
             StopRequested: somebody wants an end; without training there is no checkpoint to wait for.
         """
         options, began = self._options, self._clock.monotonic()
+        limit_name = "max_capacity_wait_s" if is_first else "max_recovery_wait_s"
+        limit_s: float = getattr(options, limit_name)
         needed = options.nodes * options.gpus_per_node
         known: frozenset[str] = frozenset()
         still_since = told_at = -float("inf")
@@ -79,7 +81,8 @@ class Capacity:
             if now - began > limit_s:
                 refused = "" if asked or not self._workers else f" ({self._workers.problem})"
                 raise Unrecoverable(
-                    f"only {status[1]} of {needed} GPUs on {status[2]} nodes after {limit_s:.0f} s{refused}. Submit "
-                    f"again when there is capacity; the run goes on from step {step}"
+                    f"only {status[1]} of {needed} GPUs on {status[2]} nodes after {limit_s:.0f} s{refused}. Run "
+                    f"`up` again when there is capacity, or wait longer with job.limits.{limit_name}; the run goes on "
+                    f"from step {step}"
                 )
             self._interrupts.pause(_TICK_S)

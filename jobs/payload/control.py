@@ -14,24 +14,25 @@ class Action(StrEnum):
 
 
 class Control:
-    """The request file; what has been read is renamed, so that it can be looked at and is not read again."""
+    """The request file; what has been read is renamed, so that it can be looked at and is not read again.
 
-    def __init__(self, path: Path) -> None:
+    A request names the Ray job that it is meant for: one that came too late for that job must not stop its successor.
+    """
+
+    def __init__(self, path: Path, *, submission_id: str | None) -> None:
         self._path = path
-
-    def discard(self) -> None:
-        """Put away a request that was meant for a run which has ended."""
-        if self._path.exists():
-            self._path.replace(self._path.with_suffix(".ignored"))
+        self._submission_id = submission_id
 
     def take(self) -> Action | None:
-        """Return a new request; one that cannot be understood is put away as unreadable."""
+        """Return a new request; one that is meant for another job, or cannot be understood, is put away."""
         try:
-            action = Action(json.loads(self._path.read_text(encoding="utf-8"))["action"])
+            request = json.loads(self._path.read_text(encoding="utf-8"))
+            action, meant_for = Action(request["action"]), request["submission_id"]
         except FileNotFoundError:
             return None
         except (ValueError, LookupError, TypeError):
             self._path.replace(self._path.with_suffix(".unreadable"))
             return None
-        self._path.replace(self._path.with_suffix(".taken"))
-        return action
+        is_ours = meant_for == self._submission_id
+        self._path.replace(self._path.with_suffix(".taken" if is_ours else ".ignored"))
+        return action if is_ours else None

@@ -6,6 +6,8 @@ from enum import StrEnum
 EXIT_FAILED = 1
 EXIT_PLANNED_STOP = 75  # EX_TEMPFAIL of sysexits.h: try again later
 EXIT_SIGNAL = 128 + signal.SIGTERM
+END_EVENTS = frozenset({"done", "failed", "stopped"})
+"""The last event of a supervisor is one of these."""
 
 
 class StopReason(StrEnum):

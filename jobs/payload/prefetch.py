@@ -44,7 +44,7 @@ class Prefetch:
         self._interrupts = interrupts
         self._environment = environment
         self._start = start
-        self._cache = Path(environment.get("HF_HOME") or options.run_dir / "supervisor")
+        self._cache = Path(environment.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
         what = f"{options.release}\n{options.model_name}\n{options.prefetch}"
         key = hashlib.sha256(what.encode()).hexdigest()[:16]
         self._marker = self._cache / "rlstack" / f"prefetched-{key}.json"

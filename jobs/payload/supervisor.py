@@ -5,7 +5,8 @@
 It checks what lies in the run's directory, fetches the model, asks for workers and waits for their GPUs, starts the
 trainer, restarts it from the newest checkpoint after a lost node or a crash, gives the workers back at the end, and
 writes an event line for each (`event_lines.py`; the options stand in `options.py`). Requests come by file:
-`<run-dir>/supervisor/control.json` with `{"action": "stop_after_checkpoint"}`, `hand_over` or `stop_now`.
+`<run-dir>/supervisor/control.json` with `{"action": "stop_after_checkpoint", "submission_id": "..."}`, `hand_over` or
+`stop_now`.
 
 | exit code | meaning | Ray's status |
 |---|---|---|
@@ -92,7 +93,7 @@ class Supervisor:
         self._submission_id = submission_id
         self._judge = Judge(max_steps=options.max_steps, max_crashes=options.max_crashes)
         self._release = run_identity.ReleaseFile(options.run_dir / "supervisor" / "release.json")
-        self._control = Control(options.run_dir / "supervisor" / "control.json")
+        self._control = Control(options.run_dir / "supervisor" / "control.json", submission_id=submission_id)
         self._interrupts = Interrupts(
             clock=clock,
             lease=lease,
@@ -123,7 +124,6 @@ class Supervisor:
         try:
             self._take_lease()
             self._owns_run = True
-            self._control.discard()
             # With the lease held: whoever is refused gives back the workers that a predecessor has handed over.
             self._step = checkpoints.newest(directory)
             run_identity.refuse_other_model(directory, self._options.model_name)
@@ -157,9 +157,9 @@ class Supervisor:
         self._release.write(options.release)
         if options.prefetch:
             self._prefetch()
-        limit_s = options.max_capacity_wait_s
+        is_first = True
         while not self._is_done():
-            view = self._capacity.wait(limit_s=limit_s, step=self._step)
+            view = self._capacity.wait(is_first=is_first, step=self._step)
             ended = self._train(view)
             match self._judge_ending(ended, view):
                 case Verdict.DONE:
@@ -169,7 +169,7 @@ class Supervisor:
                 case Verdict.FAILED:
                     cause = ended.progress.cause or f"the training command ended with exit code {ended.exit_code}"
                     raise Unrecoverable(f"{cause} ({self._judge.crashes} times in a row without a step gained)")
-            limit_s = options.max_recovery_wait_s
+            is_first = False
 
     def _is_done(self) -> bool:
         self._step = checkpoints.newest(self._options.checkpoint_dir)

@@ -63,12 +63,11 @@ def examine(config: "StackConfig", *, stack: str) -> "Report":
     try:
         google = connect(config.project.project_id)
     except GoogleCredentialsError as error:
-        what, _, remedy = str(error).rpartition(". ")
-        no_credentials = fail(what, remedy)
+        no_credentials = fail(str(error), error.remedy)
         checks["credentials"] = lambda: iter([no_credentials])
     else:
         checks["credentials"] = lambda: iter([ok("Google takes the Application Default Credentials")])
         subject = Subject(config=config, google=google, engine=engine)
         checks.update({name: partial(check, subject) for name, check in CHECKS.items()})
     checks["model access"] = partial(check_model_access, config, engine)
-    return collect(config.stack, checks)
+    return collect(config.stack, checks, project_id=config.project.project_id)

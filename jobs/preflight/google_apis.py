@@ -39,7 +39,6 @@ from jobs.errors import (
 
 REQUEST_TIMEOUT_S = 20.0
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_LOG_IN = "Log in with: gcloud auth application-default login"
 _VERSIONS = {
     "cloudresourcemanager": "v3",
     "compute": "v1",
@@ -71,11 +70,11 @@ def default_credentials(project_id: str) -> Credentials:
         credentials.refresh(functools.partial(Request(), timeout=REQUEST_TIMEOUT_S))
     except DefaultCredentialsError as error:
         raise GoogleCredentialsError(
-            f"There are no Application Default Credentials, so Google Cloud was not asked. {_LOG_IN}"
+            "There are no Application Default Credentials, so Google Cloud was not asked"
         ) from error
     except GoogleAuthError as error:
         raise GoogleCredentialsError(
-            f"Google did not take the Application Default Credentials ({_short(error)}): nothing was asked. {_LOG_IN}"
+            f"Google did not take the Application Default Credentials ({_short(error)}): nothing was asked"
         ) from error
     return credentials
 
@@ -218,7 +217,8 @@ class GoogleApis:
             raise _error(api, int(error.code or 0), str(error.message), details) from error
         except GoogleAuthError as error:
             raise GoogleUnavailable(
-                f"{api}.googleapis.com was not asked: Google took no credentials ({_short(error)}). {_LOG_IN}"
+                f"{api}.googleapis.com was not asked: Google took no credentials ({_short(error)}). "
+                f"{GoogleCredentialsError.remedy}"
             ) from error
         # OSError and the two after it are the network's, the others an answer that is no JSON.
         except (OSError, HTTPException, httplib2.HttpLib2Error, ValueError, ParseError) as error:
@@ -244,7 +244,7 @@ def _error(api: str, code: int, reason: str, details: str) -> GoogleApiError:
     if code == _NOT_FOUND:
         return GoogleNotFound(said)
     if code == _UNAUTHENTICATED:
-        return GoogleUnavailable(f"{said}. {_LOG_IN}")
+        return GoogleUnavailable(f"{said}. {GoogleCredentialsError.remedy}")
     return GoogleUnavailable(f"{said}. Run the preflight again")
 
 

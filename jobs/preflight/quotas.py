@@ -14,8 +14,6 @@ from jobs.errors import GoogleApiOff, GoogleNotFound
 from jobs.preflight.findings import Finding, Subject, fail, ok, warn
 
 _UNLIMITED = -1
-# The GPU in the names of quotas: Google's family, without the memory size that the accelerator's name may carry.
-_GPU_FAMILIES = {"nvidia-b200": "NVIDIA_B200", "nvidia-h200-141gb": "NVIDIA_H200"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +81,14 @@ def check_lustre_quota(subject: Subject) -> Iterator[Finding]:
 def gpu_needs(subject: Subject) -> Iterator[Need]:
     """Name the GPU quotas that the pool counts against."""
     config = subject.config
-    family = _GPU_FAMILIES.get(config.accelerators.type)
+    family = config.accelerators.quota_family
     gpus = config.gpu_pool.node_count * config.accelerators.count
     region = {"region": config.project.region}
     if isinstance(config.gpu_pool.capacity, ReservationCapacity):
-        place = {**region, "gpu_family": family or config.accelerators.type}
+        place = {**region, "gpu_family": family}
         yield Need(quota_id="GPUS-PER-GPU-FAMILY-per-project-region", place=place, amount=gpus, unit="GPUs")
     else:
-        name = (family or config.accelerators.type).upper().replace("_", "-")
+        name = family.replace("_", "-")
         yield Need(quota_id=f"PREEMPTIBLE-{name}-GPUS-per-project-region", place=region, amount=gpus, unit="GPUs")
     yield Need(quota_id="GPUS-ALL-REGIONS-per-project", place={}, amount=gpus, unit="GPUs")
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from jobs.errors import GoogleApiError, GoogleApiOff, GoogleRefused
 from jobs.preflight.findings import Finding, Status, warn
@@ -49,15 +50,15 @@ class Report:
         return "\n".join(lines)
 
 
-def collect(stack: str, checks: Mapping[str, Run]) -> Report:
+def collect(stack: str, checks: Mapping[str, Run], *, project_id: str) -> Report:
     """Run all checks; whatever one of them meets, the others go on."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        results = pool.map(_run, checks.values())
+        results = pool.map(partial(_run, project_id=project_id), checks.values())
         findings = tuple((name, finding) for name, found in zip(checks, results, strict=True) for finding in found)
     return Report(stack=stack, findings=findings)
 
 
-def _run(run: Run) -> Iterable[Finding]:
+def _run(run: Run, *, project_id: str) -> Iterable[Finding]:
     """Run one check; what Google does not tell is a line like any other."""
     found: list[Finding] = []
     try:
@@ -66,7 +67,8 @@ def _run(run: Run) -> Iterable[Finding]:
         found.append(
             warn(
                 f"unknown: {error}",
-                f"`up` enables it; to look before: gcloud services enable {error.api}.googleapis.com",
+                f"`up` enables it; to look before: gcloud services enable {error.api}.googleapis.com --project "
+                f"{project_id}",
             )
         )
     except GoogleRefused as error:

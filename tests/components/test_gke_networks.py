@@ -6,7 +6,7 @@ from components.gke_networks import interface_annotations
 from components.machines import Accelerators
 from tests.program import Run
 
-EIGHT = Accelerators(type="nvidia-b200", count=8, rdma_nics=8, nccl_tuner_config="t")
+EIGHT = Accelerators(type="nvidia-b200", count=8, quota_family="B200", rdma_nics=8, nccl_tuner_config="t")
 
 
 def test_every_network_points_at_parameters_that_name_a_subnet_of_the_stack(dev_run: Run) -> None:

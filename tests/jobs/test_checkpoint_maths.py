@@ -6,7 +6,6 @@ from jobs.checkpoint_maths import (
     Preemption,
     checkpoint_bytes,
     lustre_bytes_per_s,
-    mean_time_between_losses_s,
     peak_bytes,
     save_seconds,
 )
@@ -68,7 +67,3 @@ def test_save_period_counts_whole_steps_and_never_none() -> None:
 
 def test_waste_is_at_most_everything() -> None:
     assert Preemption(save_s=600, mean_time_between_s=60, restart_s=300).waste(600) == 1
-
-
-def test_more_nodes_are_lost_more_often() -> None:
-    assert mean_time_between_losses_s(8 * 3600, nodes=8) == 3600

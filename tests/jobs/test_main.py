@@ -65,7 +65,7 @@ def test_stop_asks_the_supervisor_and_waits_for_the_end(
 ) -> None:
     assert main(["stop", "--stack", "dev", *options]) == 0
 
-    assert supervisor.asked == [{"action": action}]
+    assert supervisor.asked == [{"action": action, "submission_id": JOB}]
     assert dashboard.stopped == []
     assert f"{JOB}: FAILED. `up` submits it again" in capsys.readouterr().out
 

@@ -122,7 +122,7 @@ def test_another_job_of_the_same_name_ends_at_a_checkpoint_before_the_new_one_st
 
     new = provider.create(props(entrypoint="another"))
 
-    assert supervisor.asked == [{"action": "hand_over"}]
+    assert supervisor.asked == [{"action": "hand_over", "submission_id": old.id}]
     assert dashboard.jobs[old.id].status == "FAILED"
     assert dashboard.stopped == []
     assert new.outs is not None

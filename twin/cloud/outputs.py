@@ -54,7 +54,8 @@ def id_and_name(type_: str, given: Mapping[str, Any], urn_name: str) -> tuple[st
     # Dashboards, alert policies and channels get a number from the service.
     kind = type_.rpartition(":")[2]
     number = int(hashlib.sha256(f"{type_}{urn_name}{time.time_ns()}".encode()).hexdigest()[:15], 16)
-    return f"projects/{given['project']}/{kind[0].lower()}{kind[1:]}s/{number}", urn_name
+    plural = f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+    return f"projects/{given['project']}/{plural[0].lower()}{plural[1:]}/{number}", urn_name
 
 
 def unplaced(type_: str, given: Mapping[str, Any]) -> list[str]:

@@ -125,10 +125,16 @@ def configuration(*, binaries: Mapping[str, Path], token_file: Path, pki: Path, 
         pki: where kwokctl will keep the cluster's certificates; the API server shows one to the kubelets.
         without_ray: whether KWOK makes Ray's pods Ready too.
     """
-    files = {
-        "token-auth-file": token_file,
-        "kubelet-client-certificate": pki / "admin.crt",
-        "kubelet-client-key": pki / "admin.key",
+    # There is one of each, and one that misses its lease, as on a busy machine, would end for the good of the others.
+    alone = {"leader-elect": "false"}
+    arguments = {
+        "kube-apiserver": {
+            "token-auth-file": str(token_file),
+            "kubelet-client-certificate": str(pki / "admin.crt"),
+            "kubelet-client-key": str(pki / "admin.key"),
+        },
+        "kube-controller-manager": alone,
+        "kube-scheduler": alone,
     }
     cluster = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
@@ -145,7 +151,8 @@ def configuration(*, binaries: Mapping[str, Path], token_file: Path, pki: Path, 
             "kwokControllerBinary": str(binaries["kwok"]),
         },
         "componentsPatches": [
-            {"name": "kube-apiserver", "extraArgs": [{"key": key, "value": str(file)} for key, file in files.items()]}
+            {"name": name, "extraArgs": [{"key": key, "value": value} for key, value in extra.items()]}
+            for name, extra in arguments.items()
         ],
     }
     return yaml.safe_dump_all([cluster, *stages(without_ray=without_ray)], sort_keys=False)

@@ -11,7 +11,7 @@ NO_RDMA = Machine(
     allocatable_cpu=222,
     allocatable_memory_gib=3700,
     boot_disk_type="hyperdisk-balanced",
-    accelerators=Accelerators(type="nvidia-l4", count=8),
+    accelerators=Accelerators(type="nvidia-l4", count=8, quota_family="NVIDIA_L4"),
 )
 
 

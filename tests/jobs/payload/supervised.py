@@ -91,7 +91,8 @@ class Run:
         self.output = Output()
         self.nodes = nodes
         self.trainers: list[Trainer] = []
-        self.record = EventRecord(run_dir / "supervisor" / "events.jsonl", submission_id=f"job {time.monotonic_ns()}")
+        self.submission_id = f"job {time.monotonic_ns()}"
+        self.record = EventRecord(run_dir / "supervisor" / "events.jsonl", submission_id=self.submission_id)
         self.supervisor = Supervisor(
             self.options,
             events=EventWriter(self.output, record=self.record),
@@ -100,12 +101,18 @@ class Run:
             clock=FastClock(),
             environment={**os.environ, "HF_HOME": str(run_dir / "cache")},
             start_trainer=self._start,
+            submission_id=self.submission_id,
             api_server=api_server,
         )
 
     def _start(self, *args: Any, **kwargs: Any) -> Trainer:
         self.trainers.append(Trainer(*args, **kwargs))
         return self.trainers[-1]
+
+    def ask(self, action: str, *, submission_id: str | None = None) -> None:
+        """Leave a request, for this run's job where no other is named."""
+        request = {"action": action, "submission_id": submission_id or self.submission_id}
+        (self.options.run_dir / "supervisor" / "control.json").write_text(json.dumps(request))
 
     @property
     def checkpoints(self) -> list[str]:

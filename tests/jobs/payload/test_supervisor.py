@@ -158,11 +158,9 @@ def test_a_signal_stops_the_trainer_even_one_that_ignores_it(tmp_path: Path, nod
 
 def test_a_request_stops_the_run_after_its_next_checkpoint(tmp_path: Path, nodes: Nodes) -> None:
     run = Run(tmp_path, nodes, "hang 3")
-    control = tmp_path / "supervisor" / "control.json"
-    control.write_text('{"action": "stop_now"}')  # meant for a run that has ended
 
     def ask_then_save() -> None:
-        control.write_text('{"action": "stop_after_checkpoint"}')
+        run.ask("stop_after_checkpoint")
         (run.options.checkpoint_dir / "step_4").mkdir()
 
     run.output.reactions["pondering"] = ask_then_save
@@ -170,7 +168,25 @@ def test_a_request_stops_the_run_after_its_next_checkpoint(tmp_path: Path, nodes
     assert run.supervisor.run() == EXIT_PLANNED_STOP
 
     assert [(event["reason"], event["step"]) for event in run.output.of("stopped")] == [("control", 2)]
-    assert not control.exists()
+    assert not (tmp_path / "supervisor" / "control.json").exists()
+
+
+def test_a_request_for_a_job_that_has_ended_does_not_stop_its_successor(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes)
+    run.ask("stop_now", submission_id="its predecessor")
+
+    assert run.supervisor.run() == 0
+
+    assert (tmp_path / "supervisor" / "control.ignored").exists()
+
+
+def test_a_request_made_before_the_job_has_begun_is_obeyed(tmp_path: Path, nodes: Nodes) -> None:
+    run = Run(tmp_path, nodes)
+    run.ask("stop_now")
+
+    assert run.supervisor.run() == EXIT_PLANNED_STOP
+
+    assert run.trainers == []
 
 
 def test_a_second_supervisor_waits_until_the_first_has_let_go(tmp_path: Path, nodes: Nodes) -> None:
@@ -273,8 +289,7 @@ def test_a_limit_waits_for_a_checkpoint_no_longer_than_a_save_may_take(tmp_path:
 
 def test_a_run_that_reaches_its_last_step_is_done_though_a_stop_was_asked_for(tmp_path: Path, nodes: Nodes) -> None:
     run = Run(tmp_path, nodes)
-    control = tmp_path / "supervisor" / "control.json"
-    run.output.reactions["Max number of steps"] = lambda: control.write_text('{"action": "stop_after_checkpoint"}')
+    run.output.reactions["Max number of steps"] = lambda: run.ask("stop_after_checkpoint")
 
     assert run.supervisor.run() == 0
 

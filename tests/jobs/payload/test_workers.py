@@ -89,7 +89,7 @@ def test_a_hand_over_leaves_the_workers_to_the_successor(
     run = scaled_run(tmp_path, nodes, api_server, "hang 3")
 
     def ask_then_save() -> None:
-        (tmp_path / "supervisor" / "control.json").write_text('{"action": "hand_over"}')
+        run.ask("hand_over")
         (run.options.checkpoint_dir / "step_4").mkdir()
 
     run.output.reactions["pondering"] = ask_then_save

@@ -23,6 +23,7 @@ from twin.kubernetes.processes import send
 from twin.preemption import Preemption
 from twin.state import TwinState
 
+LEASES = Resource(api_version="coordination.k8s.io/v1", plural="leases")
 RAY_CLUSTERS = Resource(api_version="ray.io/v1", plural="rayclusters")
 CANARY = "Y2FuYXJ5LXZhbHVl"
 TIMEOUT_S = 120.0
@@ -128,6 +129,8 @@ def test_the_scheduler_places_gpu_pods_on_nodes_that_come_for_them_and_delete_le
     assert gke.node_of("a") != gke.node_of("b")
     assert api.get(DEFINITIONS, "rayclusters.ray.io") is None
     assert gke.store.observed("c") > 0
+    # Controller manager and scheduler have worked, and hang on no lease that a busy machine would make them miss.
+    assert not {lease["metadata"]["name"] for lease in api.list(LEASES)} & {"kube-controller-manager", "kube-scheduler"}
 
     preemption.replay(gke.state, [Preemption(at_s=1, nodes=1, return_after_s=0)])
     gke.wait(lambda: len(cluster.spot_nodes(gke.state, "c")) == 1, "the end of a preempted node")
