@@ -109,6 +109,14 @@ def _cluster_problems(config: StackConfig, wanted: ExistingCluster, cluster: dic
     endpoint = cluster.get("controlPlaneEndpointsConfig", {}).get("dnsEndpointConfig", {})
     if cluster.get("status") not in _RUNNING:
         yield fail(f"Cluster {name} is {cluster.get('status', 'in an unknown state')}", "Repair or replace it")
+    if isinstance(config.network, ExistingNetwork):
+        on, ours = (cluster.get("network"), cluster.get("subnetwork")), config.network
+        if on != (ours.network_name, ours.subnet_name):
+            yield fail(
+                f"Cluster {name} is on network {on[0]}, subnet {on[1]}; the config says {ours.network_name}, "
+                f"{ours.subnet_name}: no pod would reach Lustre",
+                "Correct network.network_name and network.subnet_name",
+            )
     if wanted.system_pool_name not in {pool.get("name") for pool in cluster.get("nodePools", [])}:
         yield fail(
             f"Cluster {name} has no node pool {wanted.system_pool_name} for the Ray head",

@@ -15,6 +15,7 @@ from components.sections import (
     CreateLustre,
     CreateNetwork,
     CreatePrivateServiceAccess,
+    ExistingCluster,
     ExistingNetwork,
 )
 from jobs.errors import GoogleApiError, GoogleApiOff, GoogleNotFound
@@ -97,6 +98,30 @@ def names(subject: Subject) -> Iterator[Name]:
                 "compute", lambda api: api.globalAddresses().get(project=project, address=addresses)
             ),
             remove=f"{_keep(config)}gcloud compute addresses delete {addresses} --global --project {project}",
+        )
+    # In parts of the stack's own these go with their network and their cluster.
+    if isinstance(config.network, ExistingNetwork) and isinstance(config.lustre, CreateLustre):
+        yield Name(
+            what=f"firewall rule {name}-lustre",
+            id=f"projects/{project}/global/firewalls/{name}-lustre",
+            read=lambda: google.get(
+                "compute", lambda api: api.firewalls().get(project=project, firewall=f"{name}-lustre")
+            ),
+            remove=f"gcloud compute firewall-rules delete {name}-lustre --project {project}",
+        )
+    if isinstance(config.cluster, ExistingCluster):
+        pools = f"projects/{project}/locations/{place.region}/clusters/{config.cluster.cluster_name}/nodePools"
+        yield Name(
+            what=f"node pool {name}-gpu",
+            id=f"{pools}/{name}-gpu",
+            read=lambda: google.get(
+                "container",
+                lambda api: api.projects().locations().clusters().nodePools().get(name=f"{pools}/{name}-gpu"),
+            ),
+            remove=(
+                f"gcloud container node-pools delete {name}-gpu --cluster {config.cluster.cluster_name} "
+                f"--location {place.region} --project {project}"
+            ),
         )
     networks = [name] if isinstance(config.network, CreateNetwork) else []
     for network in networks + ([f"{name}-gvnic", f"{name}-rdma"] if config.has_fast_network else []):

@@ -41,10 +41,11 @@ _DISCOVERED = {
             "networks.get",
             "subnetworks.get",
             "globalAddresses.get",
+            "firewalls.get",
             "firewalls.list",
         ),
     ),
-    "container": ("v1", ("projects.locations.clusters.get",)),
+    "container": ("v1", ("projects.locations.clusters.get", "projects.locations.clusters.nodePools.get")),
     "iam": ("v1", ("projects.serviceAccounts.get",)),
     "serviceusage": ("v1", ("services.batchGet",)),
 }

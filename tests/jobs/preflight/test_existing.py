@@ -14,6 +14,8 @@ CONFIG = stack(**EXISTING)
 CLUSTER: dict[str, Any] = {
     "name": "c",
     "status": "RUNNING",
+    "network": "shared",
+    "subnetwork": "gpus",
     "nodePools": [{"name": "system"}],
     "addonsConfig": {"rayOperatorConfig": {"enabled": True}, "lustreCsiDriverConfig": {"enabled": True}},
     "networkConfig": {"datapathProvider": "ADVANCED_DATAPATH", "enableMultiNetworking": True},
@@ -120,6 +122,12 @@ def test_an_adopted_connection_has_to_be_active(google: GoogleServer, peerings: 
             "lustre.legacy_port",
         ),
         ({"networkConfig": {"datapathProvider": "LEGACY_DATAPATH"}}, Status.WARN, "without Dataplane V2", "another"),
+        (
+            {"subnetwork": "databases"},
+            Status.FAIL,
+            "is on network shared, subnet databases; the config says shared, gpus",
+            "network.subnet_name",
+        ),
         (
             {"controlPlaneEndpointsConfig": {}},
             Status.FAIL,

@@ -82,6 +82,22 @@ def test_everything_of_an_earlier_stack_is_found_with_the_command_that_removes_i
     assert found[-1].status is Status.WARN
 
 
+def test_in_adopted_parts_the_stack_s_own_rule_and_pool_are_found(google: GoogleServer) -> None:
+    pool = f"projects/{PROJECT}/locations/{REGION}/clusters/c/nodePools/rlstack-dev-gpu"
+    google.answer("compute.firewalls.get", {"name": "r"}, project=PROJECT, firewall="rlstack-dev-lustre")
+    google.answer("container.projects.locations.clusters.nodePools.get", {"name": "p"}, name=pool)
+
+    config = stack(**{part: settings for part, settings in EXISTING.items() if part != "lustre"})
+
+    rule_left, pool_left = look(check_leftovers, google, config)
+
+    assert rule_left.remedy == f"gcloud compute firewall-rules delete rlstack-dev-lustre --project {PROJECT}"
+    assert pool_left.remedy == (
+        f"gcloud container node-pools delete rlstack-dev-gpu --cluster c --location {REGION} --project {PROJECT}"
+    )
+    assert {rule_left.status, pool_left.status} == {Status.FAIL}
+
+
 def test_what_the_running_stack_has_made_is_no_leftover(google: GoogleServer) -> None:
     put_all(google)
     google.answer("compute.firewalls.list", {"items": [rule("gke-rlstack-dev-1-all")]}, project=PROJECT)

@@ -24,7 +24,15 @@ from tests.jobs.preflight.project import PROJECT, KnownEngine, apis, stack
 ROOT = Path(__file__).parents[3]
 # The codelab's stack has no reservation and adopts nothing.
 SHOWN = set(CHECKS) - {"reservation", "network", "cluster", "Lustre"}
-ASKED = sorted({*methods()} - {"compute.reservations.get", "compute.subnetworks.get"})
+ASKED = sorted(
+    {*methods()}
+    - {
+        "compute.reservations.get",
+        "compute.subnetworks.get",
+        "compute.firewalls.get",
+        "container.projects.locations.clusters.nodePools.get",
+    }
+)
 
 
 def examine(google: GoogleServer, *, only: str | None = None, timeout_s: float = 20.0) -> Report:
