@@ -130,13 +130,13 @@ def test_a_watched_run_shows_every_line_once_while_its_connections_drop(session:
         session.start("jobs", *words, "--stack", "local", stderr=subprocess.DEVNULL)
         for words in (("watch", "--json"), ("logs", "--follow"))
     )
-    first_watched, first_followed = (line_of(process) for process in (watching, following))
     dropping = session.start("twin", "drop-connections", "--every", "2")
+    assert dropping.stdout
     for limit in ("4", "6", "8", EVERYTHING):
-        assert "cut every open connection" in line_of(dropping)
+        assert "cut every open connection" in dropping.stdout.readline()
         run.allow(limit)
-    watched = first_watched + watching.communicate(timeout=300)[0]
-    followed = first_followed + following.communicate(timeout=60)[0]
+    watched, _ = watching.communicate(timeout=300)
+    followed, _ = following.communicate(timeout=60)
     dropping.send_signal(signal.SIGINT)
     dropping.communicate(timeout=60)
     assert (watching.returncode, following.returncode) == (0, 0), watched
@@ -147,12 +147,6 @@ def test_a_watched_run_shows_every_line_once_while_its_connections_drop(session:
     records = watched.splitlines()
     assert records[:-1] == session.run("jobs", "events", str(saved)).splitlines()
     assert json.loads(records[-1])["status"] == "SUCCEEDED"
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    """Wait for the next line that a process prints."""
-    assert process.stdout
-    return process.stdout.readline()
 
 
 def test_three_preemptions_in_a_row_cost_the_steps_since_the_last_checkpoint(session: TwinSession) -> None:
