@@ -131,14 +131,16 @@ def test_a_watched_run_shows_every_line_once_while_its_connections_drop(session:
         for words in (("watch", "--json"), ("logs", "--follow"))
     )
     dropping = session.start("twin", "drop-connections", "--every", "2")
-    assert dropping.stdout
-    for limit in ("4", "6", "8", EVERYTHING):
-        assert "cut every open connection" in dropping.stdout.readline()
-        run.allow(limit)
-    watched, _ = watching.communicate(timeout=300)
-    followed, _ = following.communicate(timeout=60)
-    dropping.send_signal(signal.SIGINT)
-    dropping.communicate(timeout=60)
+    try:
+        assert dropping.stdout
+        for limit in ("4", "6", "8", EVERYTHING):
+            assert "cut every open connection" in dropping.stdout.readline()
+            run.allow(limit)
+        watched, _ = watching.communicate(timeout=300)
+        followed, _ = following.communicate(timeout=60)
+    finally:
+        dropping.terminate()
+        dropping.communicate(timeout=60)
     assert (watching.returncode, following.returncode) == (0, 0), watched
     log = session.run("jobs", "logs", "--stack", "local")
     assert followed == log
