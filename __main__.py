@@ -39,7 +39,7 @@ lustre_args = ManagedLustreArgs(place=place, config=config.lustre, network=netwo
 lustre = ManagedLustre("lustre", lustre_args, on_google)
 fast_args = FastNetworkArgs(place=place, config=config.gpu_pool, accelerators=config.accelerators)
 fast = FastNetwork("fast", fast_args, on_google) if config.has_fast_network else None
-gke_args = GkeClusterArgs(place=place, config=config.cluster, network=network, features=config.features)
+gke_args = GkeClusterArgs(place=place, config=config.cluster, network=network, lustre=lustre, features=config.features)
 gke = GkeCluster("gke", gke_args, on_google)
 nics = fast.node_networks if fast else ()
 gpu_args = GpuNodePoolArgs(place=place, config=config.gpu_pool, cluster=gke, node_networks=nics)

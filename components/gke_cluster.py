@@ -15,6 +15,7 @@ from pulumi import CustomTimeouts, Output, ResourceOptions
 
 from components.cluster_features import ClusterFeatures
 from components.machines import SYSTEM_MACHINES
+from components.managed_lustre import ManagedLustre
 from components.network import Network
 from components.placement import Placement
 from components.sections import ClusterSection, CreateCluster, ExistingCluster
@@ -42,12 +43,14 @@ class GkeClusterArgs:
         place: where it lies and what it is called.
         config: the section.
         network: its network and subnet.
+        lustre: what its nodes' pods mount.
         features: what other parts of the stack need of the cluster.
     """
 
     place: Placement
     config: ClusterSection
     network: Network
+    lustre: ManagedLustre
     features: ClusterFeatures
 
     def as_inputs(self) -> dict[str, Any]:
@@ -69,7 +72,9 @@ class GkeCluster(pulumi.ComponentResource):
         kubeconfig: how to reach it, as JSON text; without a token.
         system_pool: name of the pool for the Ray head.
         node_service_account: e-mail of the account that nodes run as.
-        node_roles: the stack's grants to that account; a node without them runs, logs nothing and pulls no image.
+        before_nodes: what is there before any node, and as long. Without the stack's grants to their account nodes run,
+            log nothing and pull no image. Of the Lustre instance their pods may still have files open, and nodes go by
+            Google's word even where no API server can be asked whether its pods have ended.
         features: what its nodes have to agree with.
     """
 
@@ -78,11 +83,12 @@ class GkeCluster(pulumi.ComponentResource):
     kubeconfig: Output[str]
     system_pool: Output[str]
     node_service_account: Output[str]
-    node_roles: list[gcp.projects.IAMMember]
+    before_nodes: list[pulumi.Resource]
 
     def __init__(self, name: str, args: GkeClusterArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("rlstack:gke_cluster:GkeCluster", name, args.as_inputs(), opts)
         self.features = args.features
+        self.before_nodes = [args.lustre.instance]
         match args.config:
             case CreateCluster():
                 cluster = self._create(name, args, args.config)
@@ -104,7 +110,6 @@ class GkeCluster(pulumi.ComponentResource):
     def _adopt(self, name: str, args: GkeClusterArgs, config: ExistingCluster) -> gcp.container.Cluster:
         self.system_pool = Output.from_input(config.system_pool_name)
         self.node_service_account = Output.from_input(config.node_service_account)
-        self.node_roles = []
         return gcp.container.Cluster.get(
             f"{name}-cluster",
             f"projects/{args.place.project_id}/locations/{args.place.region}/clusters/{config.cluster_name}",
@@ -119,7 +124,7 @@ class GkeCluster(pulumi.ComponentResource):
             display_name=f"Nodes of {args.place.stack_name}",
             opts=ResourceOptions(parent=self),
         )
-        self.node_roles = [
+        self.before_nodes += [
             gcp.projects.IAMMember(
                 f"{name}-nodes-{role.rpartition('/')[2]}",
                 project=args.place.project_id,
@@ -162,7 +167,7 @@ class GkeCluster(pulumi.ComponentResource):
                 "resource_labels": args.place.labels,
                 **node_identity(account.email, image_streaming=args.features.image_streaming),
             },
-            opts=ResourceOptions(parent=self, depends_on=self.node_roles, custom_timeouts=POOL_TIMEOUTS),
+            opts=ResourceOptions(parent=self, depends_on=self.before_nodes, custom_timeouts=POOL_TIMEOUTS),
         )
         self.system_pool = pool.name
         self.node_service_account = account.email

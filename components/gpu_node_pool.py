@@ -76,7 +76,7 @@ class GpuNodePool(pulumi.ComponentResource):
             **pool_size(args.config),
             **pool_placement(args.config.capacity),
             node_config=node_config(args),
-            opts=ResourceOptions(parent=self, depends_on=args.cluster.node_roles, custom_timeouts=POOL_TIMEOUTS),
+            opts=ResourceOptions(parent=self, depends_on=args.cluster.before_nodes, custom_timeouts=POOL_TIMEOUTS),
         )
         self.pool_name = pool.name
         self.register_outputs({"pool_name": self.pool_name})

@@ -47,6 +47,7 @@ class ManagedLustre(pulumi.ComponentResource):
     """A Lustre instance.
 
     Attributes:
+        instance: what no node may outlive, or be made before.
         instance_id: its id in the zone.
         mount_point: `IP@tcp:/FILESYSTEM`.
         address: the IP of the mount point.
@@ -55,6 +56,7 @@ class ManagedLustre(pulumi.ComponentResource):
         summary: what the stack shows of it.
     """
 
+    instance: gcp.lustre.Instance
     instance_id: Output[str]
     mount_point: Output[str]
     address: Output[str]
@@ -66,18 +68,18 @@ class ManagedLustre(pulumi.ComponentResource):
         super().__init__("rlstack:managed_lustre:ManagedLustre", name, args.as_inputs(), opts)
         match args.config:
             case CreateLustre():
-                instance = self._create(name, args, args.config)
+                self.instance = self._create(name, args, args.config)
             case ExistingLustre():
-                instance = gcp.lustre.Instance.get(
+                self.instance = gcp.lustre.Instance.get(
                     f"{name}-instance",
                     f"projects/{args.place.project_id}/locations/{args.place.zone}/instances/{args.config.instance_id}",
                     opts=ResourceOptions(parent=self),
                 )
-        self.instance_id = instance.instance_id
-        self.mount_point = instance.mount_point
-        self.address = instance.mount_point.apply(lambda mount_point: mount_point.partition("@")[0])
-        self.filesystem = instance.mount_point.apply(lambda mount_point: mount_point.rpartition("/")[2])
-        self.capacity_gib = instance.capacity_gib.apply(int)
+        self.instance_id = self.instance.instance_id
+        self.mount_point = self.instance.mount_point
+        self.address = self.instance.mount_point.apply(lambda mount_point: mount_point.partition("@")[0])
+        self.filesystem = self.instance.mount_point.apply(lambda mount_point: mount_point.rpartition("/")[2])
+        self.capacity_gib = self.instance.capacity_gib.apply(int)
         self.summary = {
             "instance_id": self.instance_id,
             "mount_point": self.mount_point,

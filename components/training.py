@@ -30,6 +30,7 @@ def guarded_work(config: StackConfig) -> dict[str, Any]:
         **run_of(config),
         "lustre_is_ours": isinstance(config.lustre, CreateLustre),
         "protect_unsaved_work": config.job.protect_unsaved_work,
+        "cluster_is_ours": isinstance(config.cluster, CreateCluster),
         "cluster_is_protected": isinstance(config.cluster, CreateCluster) and config.cluster.deletion_protection,
     }
 

@@ -10,8 +10,10 @@ RlstackError            exit code 1: something failed
 │   └── PackageTooLarge
 ├── PortForwardError    the way to the dashboard
 ├── HeadExecError       a command in the head pod
+│   └── HeadUnreachable whether there is a head is not known
 ├── RayJobError         the job itself: it failed or did not start
 ├── UnsavedWorkError    a destroy would lose work that is protected
+├── PodsMayRun          a destroy would take Lustre from under pods
 ├── ProtectedCluster    a destroy of a cluster that is protected
 ├── WaitTimeout         a wait met its deadline
 ├── GoogleApiError      a request to a Google API (`preflight`)
@@ -79,12 +81,20 @@ class HeadExecError(RlstackError):
     """A command in the head pod could not be run, or failed."""
 
 
+class HeadUnreachable(HeadExecError):
+    """The API server did not say whether there is a head pod."""
+
+
 class RayJobError(RlstackError):
     """The Ray job failed or did not start in time."""
 
 
 class UnsavedWorkError(RlstackError):
     """A destroy would take work that is protected and lies nowhere else."""
+
+
+class PodsMayRun(RlstackError):
+    """A destroy would take Lustre from under pods of a cluster that stays and does not answer."""
 
 
 class ProtectedCluster(RlstackError):

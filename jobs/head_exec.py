@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.errors import HeadExecError
+from jobs.errors import HeadExecError, HeadUnreachable
 from jobs.kubernetes_api import LoopThread, cause_of, kubeconfig_on_disk, open_api, remedy_for, server_of
 
 _CONTAINER = "ray-head"
@@ -24,7 +24,8 @@ def exec_in_head(
 
     Raises:
         UsageError: the kubeconfig is none.
-        HeadExecError: there is no head pod, no way to it, the deadline passed, or the command's exit code was not 0.
+        HeadExecError: there is no head pod, or the command's exit code was not 0.
+        HeadUnreachable: there was no way to it, or the deadline passed.
     """
     loop = LoopThread()
     try:
@@ -33,14 +34,14 @@ def exec_in_head(
             try:
                 code, output, errors = loop.run(_exec(config, namespace, ray_cluster, command), timeout_s=timeout_s)
             except TimeoutError as error:
-                raise HeadExecError(
+                raise HeadUnreachable(
                     f"{command[0]} in {where} did not end within {timeout_s:.0f} s. "
                     f"Check: kubectl -n {namespace} get pods -l ray.io/cluster={ray_cluster}"
                 ) from error
             except HeadExecError:
                 raise
             except Exception as error:
-                raise HeadExecError(f"No way to {where}: {cause_of(error)}. {remedy_for(error)}") from error
+                raise HeadUnreachable(f"No way to {where}: {cause_of(error)}. {remedy_for(error)}") from error
     finally:
         loop.close()
     if code:

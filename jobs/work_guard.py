@@ -1,6 +1,8 @@
 """Looks after the run's work when its stack is destroyed: says what goes with Lustre, and refuses where that is asked.
 
 It refuses a destroy of a protected cluster too: Google would do so only when the job is stopped and Lustre is deleted.
+And it refuses where Lustre would go while pods of an adopted cluster may still have files open there: a cluster of the
+stack's own loses its nodes before.
 
 It stands behind the job in the graph, so a destroy deletes it before all else: a refusal leaves everything as it was,
 and training goes on. A replaced job does not touch it, as its checkpoints stay. The module's path is a persisted name:
@@ -15,7 +17,7 @@ from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider,
 from pydantic import BaseModel, ConfigDict
 
 from jobs.checkpoints import CheckpointListing, read_checkpoints
-from jobs.errors import HeadExecError, ProtectedCluster, UnsavedWorkError
+from jobs.errors import HeadExecError, HeadUnreachable, PodsMayRun, ProtectedCluster, UnsavedWorkError
 from jobs.run_on_head import DISCARD_VARIABLE, RunOnHead, may_discard_work
 from jobs.run_progress import format_bytes
 
@@ -33,6 +35,7 @@ class WorkGuardArgs:
         ray_cluster: name of the RayCluster, whose head looks at Lustre.
         lustre_is_ours: whether the Lustre instance goes with the stack.
         protect_unsaved_work: whether to refuse while work lies on that instance only.
+        cluster_is_ours: whether the cluster's nodes go with the stack.
         cluster_is_protected: whether Google refuses to delete the stack's cluster.
     """
 
@@ -44,6 +47,7 @@ class WorkGuardArgs:
     ray_cluster: pulumi.Input[str]
     lustre_is_ours: pulumi.Input[bool]
     protect_unsaved_work: pulumi.Input[bool]
+    cluster_is_ours: pulumi.Input[bool]
     cluster_is_protected: pulumi.Input[bool]
 
 
@@ -60,6 +64,7 @@ class WorkGuardSpec(BaseModel):
     ray_cluster: str
     lustre_is_ours: bool
     protect_unsaved_work: bool
+    cluster_is_ours: bool = True
     cluster_is_protected: bool = False
 
     @property
@@ -73,6 +78,7 @@ def look_after(spec: WorkGuardSpec) -> str:
 
     Raises:
         ProtectedCluster: the cluster is protected.
+        PodsMayRun: an adopted cluster does not say whether pods still mount the stack's Lustre.
         UnsavedWorkError: the work is protected and lies on the stack's Lustre only, or cannot be looked at.
     """
     if spec.cluster_is_protected:
@@ -86,6 +92,12 @@ def look_after(spec: WorkGuardSpec) -> str:
     try:
         listing = read_checkpoints(spec.run)
     except HeadExecError as error:
+        if isinstance(error, HeadUnreachable) and not spec.cluster_is_ours and not may_discard_work(spec.job_name):
+            raise PodsMayRun(
+                f"Nothing was destroyed: the cluster of RayCluster {spec.ray_cluster} is not the stack's, so its pods "
+                f"go on, and Lustre would vanish under them. {error}. Then destroy again; if the cluster is gone: "
+                f"{DISCARD_VARIABLE}={spec.job_name} in the environment of the same command"
+            ) from error
         loss, is_unsaved = f"what {spec.job_name} has left on Lustre is not known ({error}), and goes with it", True
     else:
         loss, is_unsaved = _describe(spec.job_name, listing)

@@ -6,7 +6,8 @@ import pytest
 
 from jobs import work_guard
 from jobs.checkpoints import CheckpointEntry, CheckpointListing
-from jobs.errors import HeadExecError, ProtectedCluster, UnsavedWorkError
+from jobs.errors import HeadExecError, HeadUnreachable, PodsMayRun, ProtectedCluster, UnsavedWorkError
+from jobs.run_on_head import DISCARD_VARIABLE
 from jobs.work_guard import WorkGuardProvider
 
 MODEL = "Qwen/Qwen2.5-72B-Instruct"
@@ -47,6 +48,19 @@ def destroy(
     except UnsavedWorkError as refusal:
         return refusal
     return None
+
+
+def test_lustre_does_not_go_while_pods_of_an_adopted_cluster_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = HeadUnreachable("No way to the head. Check the cluster")
+
+    with pytest.raises(PodsMayRun, match=r"^Nothing was destroyed.*Check the cluster.*DISCARD_UNSAVED_WORK=grpo"):
+        destroy(monkeypatch, silent, protect_unsaved_work=False, cluster_is_ours=False)
+
+    destroy(monkeypatch, silent, protect_unsaved_work=False)  # its nodes go before Lustre
+    destroy(monkeypatch, HeadExecError("no running head"), protect_unsaved_work=False, cluster_is_ours=False)
+    destroy(monkeypatch, silent, protect_unsaved_work=False, cluster_is_ours=False, lustre_is_ours=False)
+    monkeypatch.setenv(DISCARD_VARIABLE, "grpo")
+    destroy(monkeypatch, silent, protect_unsaved_work=False, cluster_is_ours=False)
 
 
 def test_the_newest_checkpoint_and_all_bytes_are_named(

@@ -39,9 +39,10 @@ DECLARED_ORDER: Mapping[str, frozenset[str]] = {
     # Google makes no instance before the connection, and deletes no connection before the last instance.
     # The guard refuses to lose data before Google is asked for anything.
     "lustre-instance": frozenset({"access-connection", "lustre-guard"}),
-    # A node without its roles runs, logs nothing and pulls no image from Artifact Registry.
-    "gke-system": ROLES,
-    "gpus-pool": ROLES,
+    # A node without its roles runs, logs nothing and pulls no image from Artifact Registry. Lustre never goes under
+    # pods that may still run: where their API server cannot be asked, the end of their nodes is the only sign.
+    "gke-system": ROLES | {"lustre-instance"},
+    "gpus-pool": ROLES | {"lustre-instance"},
     # Pods mount Lustre, speak to each other and have NICs, to the run's last moment.
     "ray": NICS | {"lustre-port", "network-internal", "fast-gvnic-internal", "gib-installer"},
     # Pods have their files, no open port, and an account that KubeRay can start the head with.
@@ -56,8 +57,8 @@ SITES: Mapping[tuple[str, str], frozenset[str]] = {
     ("__main__.py", "[services]"): frozenset({"network", "fast", "monitoring"}),
     ("__main__.py", "needed"): frozenset({"ray"}),
     ("__main__.py", "[job, *([monitoring] if monitoring else [])]"): frozenset({"work"}),
-    ("components/gke_cluster.py", "self.node_roles"): frozenset({"gke-system"}),
-    ("components/gpu_node_pool.py", "args.cluster.node_roles"): frozenset({"gpus-pool"}),
+    ("components/gke_cluster.py", "self.before_nodes"): frozenset({"gke-system"}),
+    ("components/gpu_node_pool.py", "args.cluster.before_nodes"): frozenset({"gpus-pool"}),
     (
         "components/managed_lustre.py",
         "[guard] if args.access.connection is None else [guard, args.access.connection]",
