@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulumi import ResourceOptions
-from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, Resource, UpdateResult
 
 from components.lustre_tiers import LUSTRE_TIERS
+from jobs.dynamic_provider import DynamicProvider
 
 # Lustre cannot change these; the provider would delete the instance and make an empty one.
 FIXED = ("project", "location", "instance_id", "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
@@ -58,11 +59,8 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-class LustreGuardProvider(ResourceProvider):
+class LustreGuardProvider(DynamicProvider):
     """Keeps the record; touches nothing in the cloud."""
-
-    # Nothing is captured in the pickle, so encrypting it would only slow the engine down.
-    serialize_as_secret_always = False
 
     def check(self, _olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
         """Refuse what would lose data."""

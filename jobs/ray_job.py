@@ -22,9 +22,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, UpdateResult
 from pydantic import BaseModel, ConfigDict, Field
 
+from jobs.dynamic_provider import DynamicProvider
 from jobs.errors import (
     DashboardRefused,
     DashboardUnreachable,
@@ -319,7 +320,7 @@ def _has_ended_early(id_: str, state: RayJobState) -> bool:
     return status is None or status in _RESUBMIT_STATUSES
 
 
-class RayJobProvider(ResourceProvider):
+class RayJobProvider(DynamicProvider):
     """Create, read, update and delete of `RayJob`; each ends by its own deadline, as the engine has none for it.
 
     | method | when the dashboard cannot be reached | when it does not know the job |
@@ -329,9 +330,6 @@ class RayJobProvider(ResourceProvider):
     | diff | keeps the job, with a warning | replaces it, so that one `up` is enough; a finished one stays |
     | delete | succeeds: what was running goes with its pods | succeeds |
     """
-
-    # Nothing is captured in the pickled provider, so there is nothing to hide; `[secret]` in every diff helps nobody.
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Submit the job, or adopt the one that already does what is asked."""

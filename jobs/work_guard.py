@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, Resource, UpdateResult
 from pydantic import BaseModel, ConfigDict
 
 from jobs.checkpoints import CheckpointListing, read_checkpoints
+from jobs.dynamic_provider import DynamicProvider
 from jobs.errors import HeadExecError, HeadUnreachable, PodsMayRun, ProtectedCluster, UnsavedWorkError
 from jobs.run_on_head import DISCARD_VARIABLE, RunOnHead, may_discard_work
 from jobs.run_progress import format_bytes
@@ -125,11 +126,8 @@ def _describe(job_name: str, listing: CheckpointListing) -> tuple[str, bool]:
     return f"{loss}; step_{listing.exported_step} was exported", listing.exported_step < newest.step
 
 
-class WorkGuardProvider(ResourceProvider):
+class WorkGuardProvider(DynamicProvider):
     """Keeps a record until the end, and looks then."""
-
-    # Nothing is captured in the pickle, so encrypting it would only slow the engine down.
-    serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Keep the record under the job's name."""

@@ -59,6 +59,7 @@ def test_a_protected_cluster_is_refused_before_anything_is_deleted(session: Twin
     before = rows(session)
     output = session.twin("destroy", code=1)
     assert "Nothing was destroyed: cluster.deletion_protection is on" in output
+    assert "Traceback" not in output
     assert rows(session) == before
     session.edit("cluster", deletion_protection=False)
     assert [change.name for change in session.run_program("up").changes] == ["gke-cluster", "work"]
