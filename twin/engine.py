@@ -78,7 +78,7 @@ class Engine:
     @contextmanager
     def _open(self, *, build_aside: bool = False) -> Iterator[automation.Stack]:
         settings.stack_file(self.stack, self.settings_dir)  # a misspelt name must cost nothing
-        # The SDKs' modules are half a million objects that live to the end: walking them costs a fifth of a preview.
+        # The SDKs' modules are half a million objects that live to the end: walking them costs a quarter of a preview.
         gc.disable()
         environment.prepare(self.state)
         environment.enter(self.state)
