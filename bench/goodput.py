@@ -213,7 +213,9 @@ def simulate(trace: Sequence[float], *, save_period: int, end_s: float = HOURS *
         supervisor = Supervisor(
             options,
             events=EventWriter(
-                output, record=EventRecord(run_dir / "events.jsonl", submission_id=""), now=lambda: clock.now
+                output,
+                record=EventRecord(run_dir / "events.jsonl", submission_id="", supervisor_id=""),
+                now=lambda: clock.now,
             ),
             nodes=SimulatedNodes(outages, clock),
             lease=Lease(run_dir / "supervisor", owner="bench", ttl_s=HOUR_S),

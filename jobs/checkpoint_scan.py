@@ -4,6 +4,7 @@
 standard library, and reads the few keys that it needs of the saved YAML line by line, as `yaml.safe_dump` writes them.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -13,6 +14,8 @@ import time
 from typing import Any
 
 _NAME = re.compile(r"(?P<kind>tmp_|old_)?step_(?P<step>\d{1,9})(?:\.\d+)?")
+_LEASE = re.compile(r"lease-(\d+)\.json")
+_HEARTBEAT_S = 120.0  # twice a lease's time to live
 _KEYS = {"policy": ("model_name",), "checkpointing": ("keep_top_k", "metric_name", "higher_is_better")}
 _WORDS = {"null": None, "true": True, "false": False}
 
@@ -67,14 +70,29 @@ def _state(kind: "str | None", path: str, *, is_loadable: bool) -> str:
     return "complete" if kind is None and is_loadable else "incomplete"
 
 
-def _exported_step(run_dir: str) -> "int | None":
-    """Read the step that jobs/payload/export.py copied whole last; none if it has copied none."""
+def _exported_step(checkpoint_dir: str, run_dir: str) -> "int | None":
+    """Read the step that jobs/payload/export.py copied whole last; none if what lies there is not what it copied."""
     try:
         with open(f"{run_dir}/supervisor/exported.json", encoding="utf-8") as text:  # noqa: PTH123
-            step = json.load(text)["step"]
+            record = json.load(text)
+        step = int(record["step"])
+        with open(f"{checkpoint_dir}/step_{step}/training_info.json", "rb") as info:  # noqa: PTH123
+            is_it = hashlib.sha256(info.read()).hexdigest() == record["training_info_sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return step if isinstance(step, int) else None
+    return step if is_it else None
+
+
+def _is_supervised(run_dir: str) -> bool:
+    """Whether a supervisor holds the run's lease (jobs/payload/lease.py) and its heart has beaten of late."""
+    try:
+        leases = [name for name in os.listdir(f"{run_dir}/supervisor") if _LEASE.fullmatch(name)]  # noqa: PTH208
+        path = f"{run_dir}/supervisor/{max(leases, key=lambda name: int(_LEASE.fullmatch(name)[1]))}"  # type: ignore[index]
+        with open(path, encoding="utf-8") as text:  # noqa: PTH123
+            released = json.load(text)["released"]
+        return not released and time.time() - os.stat(path).st_mtime < _HEARTBEAT_S  # noqa: PTH116
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def scan(checkpoint_dir: str, run_dir: str) -> "dict[str, Any]":
@@ -113,7 +131,12 @@ def scan(checkpoint_dir: str, run_dir: str) -> "dict[str, Any]":
                 }
             )
     numbers = {key: pruning.get(key) for key in _KEYS["checkpointing"]}
-    return {"checkpoints": entries, **numbers, "exported_step": _exported_step(run_dir)}
+    return {
+        "checkpoints": entries,
+        **numbers,
+        "exported_step": _exported_step(checkpoint_dir, run_dir),
+        "is_supervised": _is_supervised(run_dir),
+    }
 
 
 if __name__ == "__main__":

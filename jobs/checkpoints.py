@@ -59,7 +59,8 @@ class CheckpointListing(BaseModel):
         keep_top_k: how many are kept; none for all.
         metric_name: what ranks them; none for the newest.
         higher_is_better: whether more of the metric is.
-        exported_step: the newest step that was copied off Lustre, if any.
+        exported_step: the step that was copied off Lustre last, if it is still what was copied.
+        is_supervised: whether a supervisor is on the run, and may save more.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,6 +70,7 @@ class CheckpointListing(BaseModel):
     metric_name: str | None = None
     higher_is_better: bool | None = None
     exported_step: int | None = None
+    is_supervised: bool = False
 
     @property
     def complete(self) -> list[CheckpointEntry]:

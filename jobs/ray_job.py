@@ -204,9 +204,15 @@ def _adoptable(job: "Job", spec: RayJobSpec) -> bool:
     return not job.status.is_final and job.metadata.get("ray_cluster_uid") == spec.ray_cluster_uid
 
 
-def _stop(dashboard: "Dashboard", submission_id: str, spec: RayJobSpec) -> None:
+def _stop(submission_id: str, spec: RayJobSpec) -> None:
     is_protected = spec.protect_unsaved_work and not may_discard_work(spec.job_name)
-    stop_saved(dashboard, submission_id, spec.run, timeout_s=spec.stop_timeout_s, is_protected=is_protected)
+    stop_saved(
+        lambda: connect(spec, timeout_s=_DELETE_CONNECT_TIMEOUT_S),
+        submission_id,
+        spec.run,
+        timeout_s=spec.stop_timeout_s,
+        is_protected=is_protected,
+    )
 
 
 def _submit(dashboard: "Dashboard", spec: RayJobSpec, attempt: int) -> str:
@@ -241,27 +247,30 @@ def _submit(dashboard: "Dashboard", spec: RayJobSpec, attempt: int) -> str:
     )
 
 
-def submit_or_adopt(dashboard: "Dashboard", spec: RayJobSpec) -> "Job":
+def submit_or_adopt(spec: RayJobSpec) -> "Job":
     """Make sure that the job that the spec asks for runs or has succeeded, and no other of its name.
 
     Raises:
         RayJobError: it failed, was stopped, or stays PENDING beyond `start_timeout_s`; or another job of its name
             has work that could not be saved.
         DashboardError: the dashboard did not do its part.
+        PortForwardError: there is no way to it.
         WaitTimeout: another job of the same name did not stop.
     """
-    jobs = sorted(
-        (job for job in dashboard.list_jobs() if job.metadata.get("job_name") == spec.job_name),
-        key=_attempt,
-        reverse=True,
-    )
+    with connect(spec, timeout_s=_CONNECT_TIMEOUT_S) as dashboard:
+        jobs = sorted(
+            (job for job in dashboard.list_jobs() if job.metadata.get("job_name") == spec.job_name),
+            key=_attempt,
+            reverse=True,
+        )
     adopted = jobs[0].submission_id if jobs and _adoptable(jobs[0], spec) else None
     for job in jobs:
         if job.submission_id != adopted and not job.status.is_final:
             print(f"Stopping Ray job {job.submission_id}: {spec.job_name} is to run as described now")
-            _stop(dashboard, job.submission_id, spec)
-    submission_id = adopted or _submit(dashboard, spec, _attempt(jobs[0]) + 1 if jobs else 1)
-    return _wait_for_start(dashboard, spec, submission_id)
+            _stop(job.submission_id, spec)
+    with connect(spec, timeout_s=_CONNECT_TIMEOUT_S) as dashboard:
+        submission_id = adopted or _submit(dashboard, spec, _attempt(jobs[0]) + 1 if jobs else 1)
+        return _wait_for_start(dashboard, spec, submission_id)
 
 
 def _wait_for_start(dashboard: "Dashboard", spec: RayJobSpec, submission_id: str) -> "Job":
@@ -334,8 +343,7 @@ class RayJobProvider(DynamicProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Submit the job, or adopt the one that already does what is asked."""
         spec = RayJobSpec.model_validate(props)
-        with connect(spec, timeout_s=_CONNECT_TIMEOUT_S) as dashboard:
-            job = submit_or_adopt(dashboard, spec)
+        job = submit_or_adopt(spec)
         return CreateResult(job.submission_id, _outputs(props, spec, job))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
@@ -366,7 +374,6 @@ class RayJobProvider(DynamicProvider):
         """Stop the job after a checkpoint; one that is gone, or cannot be reached any more, counts as stopped."""
         spec = RayJobSpec.model_validate(props)
         try:
-            with connect(spec, timeout_s=_DELETE_CONNECT_TIMEOUT_S) as dashboard:
-                _stop(dashboard, id_, spec)
+            _stop(id_, spec)
         except (DashboardUnreachable, JobNotFound, PortForwardError) as error:
             print(f"Ray job {id_} is taken for stopped: {error}")

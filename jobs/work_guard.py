@@ -104,8 +104,8 @@ def look_after(spec: WorkGuardSpec) -> str:
         loss, is_unsaved = _describe(spec.job_name, listing)
     if is_unsaved and spec.protect_unsaved_work and not may_discard_work(spec.job_name):
         raise UnsavedWorkError(
-            f"Nothing was destroyed, and job.protect_unsaved_work is on: {loss}. Copy what you need "
-            "(python -m jobs export), or say that it may go: "
+            f"Nothing was destroyed, and job.protect_unsaved_work is on: {loss}. Stop what is under way "
+            "(python -m jobs stop) and copy what you need (python -m jobs export), or say that it may go: "
             f"{DISCARD_VARIABLE}={spec.job_name} in the environment of the same command"
         )
     return loss[0].upper() + loss[1:]
@@ -113,17 +113,22 @@ def look_after(spec: WorkGuardSpec) -> str:
 
 def _describe(job_name: str, listing: CheckpointListing) -> tuple[str, bool]:
     complete = listing.complete
+    under_way = "; it is under way, and what it still saves goes too"
     if not complete:
-        return f"{job_name} has no checkpoint on Lustre", False
+        only_copies = [entry.name for entry in listing.checkpoints if entry.state == "only copy"]
+        loss = f"{job_name} has no checkpoint on Lustre" + (f" but {only_copies[-1]}" if only_copies else "")
+        return loss + under_way * listing.is_supervised, bool(only_copies) or listing.is_supervised
     newest, total = complete[-1], sum(entry.bytes for entry in listing.checkpoints)
     model = newest.model or "model unknown"
     loss = (
         f"{job_name}'s newest checkpoint is {newest.name} ({format_bytes(newest.bytes)}, {model}); "
         f"{format_bytes(total)} of checkpoints go with Lustre"
     )
-    if listing.exported_step is None:
-        return loss, True
-    return f"{loss}; step_{listing.exported_step} was exported", listing.exported_step < newest.step
+    if listing.exported_step is not None:
+        loss += f"; step_{listing.exported_step} was exported"
+    # A run that is stopped by the destroy itself makes its last checkpoint then, which nobody can have exported.
+    is_unsaved = listing.exported_step != newest.step or listing.is_supervised
+    return loss + under_way * listing.is_supervised, is_unsaved
 
 
 class WorkGuardProvider(DynamicProvider):

@@ -32,17 +32,23 @@ class Usage:
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Take the next event into account."""
-        submission_id, at = event.get("submission_id"), event.get("at")
+        # A new head gives the ids of the old one's jobs again.
+        submission_id, at = (event.get("submission_id"), event.get("supervisor_id")), event.get("at")
         if not isinstance(at, int | float):
             return
         if submission_id != self._submission_id:
-            self._submission_id, self._at, self._gpus = submission_id, None, 0
+            self._submission_id = submission_id
+            self.pause()
         self._run_s, self._gpu_s = self.run_s(at), self._gpu_seconds(at)
         kind = event.get("event")
         self._at = None if kind in END_EVENTS else at
         gpus = event.get(_GPU_FIELDS.get(str(kind), ""))
         self._gpus = gpus if isinstance(gpus, int) else self._gpus
         self.starts += kind == "started"
+
+    def pause(self) -> None:
+        """Count nothing from the last event to the next: nobody was on the run."""
+        self._at, self._gpus = None, 0
 
     def run_s(self, now: float) -> float:
         """Seconds that a supervisor was on the run, up to a moment (seconds since 1970)."""

@@ -1,5 +1,6 @@
 """One start of the trainer, from its first line to its end, which is its own, a stall's, or somebody's wish."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from jobs.payload.trainer import STOP_GRACE_S, RunningCommand, StartCommand, end
 
 _NODES_EVERY_S = 3.0
 _FILES_EVERY_S = 2.0
+# NeMo-RL prunes, and writes its samples, between the rename of a checkpoint and the line that says how long all took.
+_SAVE_TOLD_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,7 @@ class Attempt:
         self._interrupts = interrupts
         self._progress = Progress(step=step, since=clock.monotonic())
         self._known = set(checkpoints.steps(options.checkpoint_dir))
+        self._renamed_at: dict[int, float] = {}  # checkpoints that are not told of yet
 
     def run(self, start: StartCommand, *, environment: Mapping[str, str], submission_id: str | None) -> AttemptEnd:
         """Start the trainer and follow it to its end, or end it.
@@ -126,7 +130,9 @@ class Attempt:
             if code is not None or now - files_at >= _FILES_EVERY_S:
                 files_at = now
                 self._interrupts.obey()
-                self._report_checkpoints()
+                with contextlib.suppress(OSError):  # one that lasts costs the lease
+                    self._find_checkpoints(now)
+            self._report_checkpoints(now, trainer_has_ended=code is not None)
             if code is not None:
                 return AttemptEnd(exit_code=code, progress=progress, stalled=False)
             if now - nodes_at >= _NODES_EVERY_S:
@@ -157,12 +163,23 @@ class Attempt:
                     step_time_s=done.step_time_s,
                 )
 
-    def _report_checkpoints(self) -> None:
-        """Tell of each checkpoint that has got its final name; raises if a stop waits for one."""
-        fresh = sorted(set(checkpoints.steps(self._options.checkpoint_dir)) - self._known)
-        for step in fresh:
+    def _find_checkpoints(self, now: float) -> None:
+        """Take note of each checkpoint that has got its final name."""
+        for step in set(checkpoints.steps(self._options.checkpoint_dir)) - self._known:
+            self._known.add(step)
+            self._renamed_at[step] = now
+
+    def _report_checkpoints(self, now: float, *, trainer_has_ended: bool) -> None:
+        """Tell of each new checkpoint once the trainer is through with its save; raises if a stop waits for one."""
+        saves_s = self._progress.saves_s
+        through = [
+            step
+            for step, renamed_at in sorted(self._renamed_at.items())
+            if step in saves_s or trainer_has_ended or now - renamed_at > _SAVE_TOLD_WITHIN_S
+        ]
+        for step in through:
+            del self._renamed_at[step]
             size, files = checkpoints.measure(self._options.checkpoint_dir, step)
-            self._events.emit("checkpoint", step=step, bytes=size, files=files, blocking_s=self._progress.blocking_s)
-        self._known.update(fresh)
-        if fresh and fresh[-1] < self._options.max_steps:
+            self._events.emit("checkpoint", step=step, bytes=size, files=files, blocking_s=saves_s.get(step))
+        if through and through[-1] < self._options.max_steps:
             self._interrupts.at_checkpoint()

@@ -1,5 +1,6 @@
 """Requests to a running supervisor, by a file in the run directory: each is obeyed once."""
 
+import contextlib
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -25,14 +26,24 @@ class Control:
 
     def take(self) -> Action | None:
         """Return a new request; one that is meant for another job, or cannot be understood, is put away."""
+        taken = self._path.with_suffix(".taken")
         try:
-            request = json.loads(self._path.read_text(encoding="utf-8"))
+            self._path.replace(taken)  # before it is read: what comes now is another request
+            text = taken.read_text(encoding="utf-8")
+        except OSError:  # no request; or a file system that stumbles, which is no reason to end a run
+            return None
+        try:
+            request = json.loads(text)
             action, meant_for = Action(request["action"]), request["submission_id"]
-        except FileNotFoundError:
-            return None
         except (ValueError, LookupError, TypeError):
-            self._path.replace(self._path.with_suffix(".unreadable"))
+            self._put_away(taken, ".unreadable")
             return None
-        is_ours = meant_for == self._submission_id
-        self._path.replace(self._path.with_suffix(".taken" if is_ours else ".ignored"))
-        return action if is_ours else None
+        if meant_for != self._submission_id:
+            self._put_away(taken, ".ignored")
+            return None
+        return action
+
+    @staticmethod
+    def _put_away(taken: Path, suffix: str) -> None:
+        with contextlib.suppress(OSError):
+            taken.replace(taken.with_suffix(suffix))

@@ -10,6 +10,7 @@ class Verdict(StrEnum):
     DONE = "done"
     STOPPED = "stopped"
     RECOVER = "recover"
+    LOST_TOO_OFTEN = "lost too often"
     RETRY = "retry"
     FAILED = "failed"
 
@@ -35,13 +36,17 @@ class Ending:
     stalled: bool
 
 
+MAX_LOSSES = 10
+"""A training that exhausts its node's memory takes Ray's node with it, each time at the same step."""
+
+
 class Judge:
     """Tells endings apart, and remembers crashes across restarts.
 
     | ending | verdict |
     |---|---|
     | the last step is reached, and the command ended well or its checkpoint exists | done |
-    | a node is gone | recover: as often as it happens |
+    | a node is gone | recover, but lost too often after `MAX_LOSSES` in a row without a step gained |
     | stalled, or an exit code other than 0 | retry, but failed after `max_crashes` in a row without a step gained |
     | exit code 0 before the last step | stopped: the trainer meant it |
     """
@@ -51,6 +56,7 @@ class Judge:
         self._max_crashes = max_crashes
         self._furthest_step = 0
         self.crashes = 0
+        self.losses = 0
 
     def judge(self, ending: Ending) -> Verdict:
         """Decide on one ending; counts it if it is a crash."""
@@ -61,8 +67,9 @@ class Judge:
             return Verdict.DONE if reached else Verdict.STOPPED
         if ending.step > self._furthest_step:
             self._furthest_step = ending.step
-            self.crashes = 0
+            self.crashes = self.losses = 0
         if ending.nodes_lost:
-            return Verdict.RECOVER
+            self.losses += 1
+            return Verdict.LOST_TOO_OFTEN if self.losses >= MAX_LOSSES else Verdict.RECOVER
         self.crashes += 1
         return Verdict.FAILED if self.crashes >= self._max_crashes else Verdict.RETRY

@@ -57,6 +57,7 @@ class EventWriter:
         self._record = record
         for event in record.read() if record else ():
             self.usage.add(event)
+        self.usage.pause()
         self._changed = threading.Condition()
         self._in_line = False
 

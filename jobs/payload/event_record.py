@@ -1,8 +1,8 @@
 """The run's durable record: `<run_dir>/supervisor/events.jsonl`, every event of every Ray job of the run, one a line.
 
-A job's log goes with its head; this file stays with the checkpoints. Each line is the event's JSON and the
-`submission_id` of the Ray job that wrote it. The file is for accounts, not for training, so that a full file system
-costs lines of it and no more.
+A job's log goes with its head; this file stays with the checkpoints. Each line is the event's JSON, the
+`submission_id` of the Ray job that wrote it, and the `supervisor_id` of that very process. The file is for accounts,
+not for training, so that a full file system costs lines of it and no more.
 """
 
 import json
@@ -15,9 +15,9 @@ from typing import Any
 class EventRecord:
     """Appends events, and reads those of earlier supervisors back."""
 
-    def __init__(self, path: Path, *, submission_id: str) -> None:
+    def __init__(self, path: Path, *, submission_id: str, supervisor_id: str) -> None:
         self._path = path
-        self._submission_id = submission_id
+        self._writer = {"submission_id": submission_id, "supervisor_id": supervisor_id}
         self._failure_is_told = False
 
     def read(self) -> Iterator[Mapping[str, Any]]:
@@ -36,7 +36,7 @@ class EventRecord:
     def append(self, event: Mapping[str, Any]) -> str | None:
         """Append an event; returns what to say of a failure, the first time that there is one."""
         try:
-            self._write(json.dumps({**event, "submission_id": self._submission_id}).encode() + b"\n")
+            self._write(json.dumps({**event, **self._writer}).encode() + b"\n")
         except OSError as error:
             if self._failure_is_told:
                 return None

@@ -251,12 +251,13 @@ def object_prefix(prefix: str, step: int) -> str:
     return f"{prefix}/step_{step}/".removeprefix("/")
 
 
-def write_record(run_dir: Path, *, step: int, to: str) -> None:
-    """Note on Lustre which checkpoint was copied whole, and where to."""
+def write_record(run_dir: Path, *, step: int, to: str, training_info: bytes) -> None:
+    """Note on Lustre which checkpoint was copied whole, and where to; another of that step is another checkpoint."""
     path = run_dir / "supervisor" / RECORD
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps({"step": step, "to": to}), encoding="utf-8")
+    record = {"step": step, "to": to, "training_info_sha256": hashlib.sha256(training_info).hexdigest()}
+    draft.write_text(json.dumps(record), encoding="utf-8")
     draft.replace(path)
 
 
@@ -324,8 +325,9 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock = time) -> int:
             clock=clock,
         )
         copy = Copy(directory, bucket, object_prefix(prefix, args.step), say=_say, clock=clock)
+        training_info = (directory / "training_info.json").read_bytes()
         copy.run({"step": args.step, "model": checkpoints.model_of(args.checkpoint_dir, args.step)})
-        write_record(args.run_dir, step=args.step, to=args.to)
+        write_record(args.run_dir, step=args.step, to=args.to, training_info=training_info)
     except (ExportFailed, StorageError, OSError, ValueError) as error:
         _say(f"error: {error}")
         return EXIT_FAILED

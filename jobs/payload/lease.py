@@ -53,6 +53,21 @@ class _Claim:
     released: bool = False
 
 
+def _read_claim(path: Path) -> _Claim:
+    """Read a claim; of one that its machine did not live to write, the heartbeat alone says whether it is free."""
+    try:
+        return _Claim(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        return _Claim(owner=f"whoever made {path.name}, which cannot be read,", machine="", pid=0, started=None)
+
+
+def _write_whole(path: Path, claim: _Claim) -> None:
+    with path.open("w", encoding="utf-8") as draft:
+        draft.write(json.dumps(dataclasses.asdict(claim)))
+        draft.flush()
+        os.fsync(draft.fileno())
+
+
 def _is_alive(pid: int | None, started: str | None) -> bool:
     return pid is not None and started is not None and process_start(pid) == started
 
@@ -61,6 +76,7 @@ class Lease:
     """One supervisor's claim on a run directory.
 
     Attributes:
+        is_taken_over: whether another supervisor has the run.
         problem: why the last heartbeat failed; none if it did not.
     """
 
@@ -81,7 +97,7 @@ class Lease:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._beaten_at = 0.0
-        self._taken_over = False
+        self.is_taken_over = False
         self.problem: str | None = None
 
     def try_take(self, now: float) -> str | None:
@@ -96,7 +112,7 @@ class Lease:
             path = self._path(generation)
             if self._seen != (seen := (generation, path.stat().st_mtime_ns)):
                 self._seen, self._seen_at = seen, now
-            holder = _Claim(**json.loads(path.read_text(encoding="utf-8")))
+            holder = _read_claim(path)
             if not (holder.released or self._is_gone(holder) or now - self._seen_at > self._ttl_s):
                 return holder.owner
         if not self._create(generation + 1):
@@ -110,7 +126,7 @@ class Lease:
     def is_lost(self) -> bool:
         """Whether the owner has to end its trainer: somebody took over, or could soon, as its heartbeat is old."""
         old = time.monotonic() - self._beaten_at > self._ttl_s / 2
-        return bool(self._generation) and (self._taken_over or old)
+        return bool(self._generation) and (self.is_taken_over or old)
 
     def record_trainer(self, pid: int | None) -> None:
         """Write down the trainer's process group, for whoever has to clear it after this supervisor's sudden end."""
@@ -119,7 +135,7 @@ class Lease:
     def beat(self) -> None:
         """Show that the owner lives, or find out that it has been taken for dead."""
         if self._highest() != self._generation:
-            self._taken_over = True
+            self.is_taken_over = True
             return
         with self._lock:
             os.utime(self._path(self._generation))
@@ -128,7 +144,7 @@ class Lease:
     def release(self) -> None:
         """Let the next supervisor begin at once."""
         self._stop.set()
-        if self._generation and not self._taken_over:
+        if self._generation and not self.is_taken_over:
             self._rewrite(released=True)
 
     def _is_gone(self, holder: _Claim) -> bool:
@@ -157,7 +173,7 @@ class Lease:
 
     def _create(self, generation: int) -> bool:
         draft = self._directory / f"draft-{os.getpid()}-{generation}"
-        draft.write_text(json.dumps(dataclasses.asdict(self._claim)), encoding="utf-8")
+        _write_whole(draft, self._claim)
         try:
             self._path(generation).hardlink_to(draft)
         except FileExistsError:
@@ -172,5 +188,5 @@ class Lease:
         with self._lock, contextlib.suppress(OSError):
             self._claim = dataclasses.replace(self._claim, **changes)  # type: ignore[arg-type]
             draft = self._directory / f"draft-{os.getpid()}"
-            draft.write_text(json.dumps(dataclasses.asdict(self._claim)), encoding="utf-8")
+            _write_whole(draft, self._claim)
             draft.replace(self._path(self._generation))

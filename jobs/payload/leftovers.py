@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from jobs.payload import checkpoints
+
 _LEFTOVER = re.compile(r"(?:tmp|old)_step_(\d+)")
 _NUMBER = re.compile(r".*\.(\d+)")
 _KEPT = 1
@@ -17,7 +19,8 @@ _KEPT = 1
 def clear_saves(checkpoint_dir: Path, aside: Path) -> list[str]:
     """Set aside what interrupted saves left beside the checkpoints; returns a sentence for each thing done.
 
-    An `old_step_N` without its `step_N` is the only copy of that checkpoint, and becomes `step_N` again.
+    An `old_step_N` without its `step_N` is the only copy of that checkpoint, and becomes `step_N` again. A `step_N`
+    that is not the newest and lacks its `training_info.json` was being pruned; NeMo-RL would never finish that.
     """
     told = []
     for path in sorted(checkpoint_dir.iterdir()) if checkpoint_dir.is_dir() else []:
@@ -30,6 +33,10 @@ def clear_saves(checkpoint_dir: Path, aside: Path) -> list[str]:
             told.append(f"{path.name} was the only copy of {complete.name} and is {complete.name} again")
         else:
             told += _set_aside(path, aside, left_by="an interrupted save")
+    for step in checkpoints.steps(checkpoint_dir)[:-1]:
+        path = checkpoint_dir / f"step_{step}"
+        if not (path / "training_info.json").is_file():
+            told += _set_aside(path, aside, left_by="an interrupted removal")
     return told
 
 

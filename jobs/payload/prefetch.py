@@ -23,6 +23,7 @@ from jobs.payload.tree import tree_size
 _STALLED = -1  # no exit code of a program
 _CACHE_EVERY_S = 15.0
 _STATUS_EVERY_S = 60.0
+_RESTS_S = (10.0, 60.0, 300.0)  # before each further try; a hub's outage takes minutes
 
 
 class Prefetch:
@@ -62,8 +63,10 @@ class Prefetch:
         if self._marker.exists():
             return
         began, before = self._clock.monotonic(), tree_size(self._cache)[0]
-        crashes = 0
+        crashes, size = 0, before
         while (failure := self._try(step=step, began=began)) is not None:
+            if size < (size := tree_size(self._cache)[0]):
+                crashes = 0  # it has got further
             crashes += 1
             code, cause = failure
             self._events.emit(
@@ -80,6 +83,7 @@ class Prefetch:
                     f"{self._options.model_name} could not be fetched: {cause or f'exit code {code}'} ({crashes} times "
                     "in a row). Nothing was trained and no GPU asked for; with job.prefetch: false training fetches it"
                 )
+            self._rest(_RESTS_S[min(crashes, len(_RESTS_S)) - 1])
         self._marker.parent.mkdir(parents=True, exist_ok=True)
         self._marker.write_text(
             json.dumps({"model": self._options.model_name, "release": self._options.release}), encoding="utf-8"
@@ -89,6 +93,13 @@ class Prefetch:
             seconds=round(self._clock.monotonic() - began, 1),
             bytes=max(0, tree_size(self._cache)[0] - before),
         )
+
+    def _rest(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while self._clock.monotonic() < until:
+            self._interrupts.obey()
+            self._interrupts.at_checkpoint()
+            self._interrupts.pause()
 
     def _try(self, *, step: int, began: float) -> tuple[int, str | None] | None:
         """Run the command once; returns its exit code and the cause of a failure."""

@@ -14,9 +14,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _RAY_PREFIX = re.compile(r"\([^()]*\b(?:pid|ip)=[^()]*\) ?")
 _STEP_BANNER = re.compile(r"=+ Step \d+/\d+ =+")
 _SAVING = re.compile(r"Saving checkpoint for step (\d+)\.\.\.")
-_STEP_TIME = re.compile(r"• Total step time: ([\d.]+)s")
-_BLOCKING = re.compile(r"• checkpointing: ([\d.]+)s .*")
-_REWARD = re.compile(r"• Avg (?:Total )?Reward: (-?[\d.]+)")
+_STEP_TIME = re.compile(r"• Total step time: (\d+(?:\.\d+)?)s")
+_BLOCKING = re.compile(r"• checkpointing: (\d+(?:\.\d+)?)s .*")
+_REWARD = re.compile(r"• Avg (?:Total )?Reward: (-?\d+(?:\.\d+)?)")
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?:: .*)?")
 _MAX_CAUSE_CHARACTERS = 500
 _ERRORS_KEPT = 50
@@ -47,7 +47,7 @@ class Progress:
         step: the last complete step of the run; at first the one resumed from.
         since: clock reading at which the phase began.
         phase: what training is doing.
-        blocking_s: seconds for which the latest save held training up.
+        saves_s: step to the seconds for which its save held training up.
         reached_last_step: the trainer said that its last step is done.
         ran_out_of_time: the trainer said that its own time limit (`checkpoint_must_save_by`) ended it.
     """
@@ -55,7 +55,7 @@ class Progress:
     step: int
     since: float
     phase: Phase = Phase.SETUP
-    blocking_s: float | None = None
+    saves_s: dict[int, float] = field(default_factory=dict)
     reached_last_step: bool = False
     ran_out_of_time: bool = False
     _reward: float | None = None
@@ -74,7 +74,6 @@ class Progress:
                 self._enter(Phase.STEP, now)
         elif match := _SAVING.fullmatch(text):
             self.step = int(match[1]) - 1
-            self.blocking_s = None
             self._enter(Phase.SAVE, now)
         elif match := _REWARD.fullmatch(text):
             self._reward = float(match[1])
@@ -85,7 +84,7 @@ class Progress:
             reward, self._reward = self._reward, None
             return StepDone(step=self.step, step_time_s=float(match[1]), reward=reward)
         elif match := _BLOCKING.fullmatch(text):
-            self.blocking_s = float(match[1])
+            self.saves_s[self.step] = float(match[1])  # after the step's own time
         elif text.startswith("Max number of steps has been reached"):
             self.reached_last_step = True
         elif text.startswith("Timeout has been reached"):

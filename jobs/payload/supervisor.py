@@ -23,6 +23,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 
 from jobs.payload import checkpoints, leftovers, run_identity
@@ -131,7 +132,10 @@ class Supervisor:
             self._train_until_the_end()
         except StopRequested as stop:
             if not stop.reason.is_planned:
-                # After a signal every moment counts, and a successor needs the workers.
+                # After a signal every moment counts, and a successor needs the workers. A lease that nobody has taken
+                # was lost to a file system that does not answer: then nobody is about to use them.
+                if stop.reason is StopReason.LEASE and not self._lease.is_taken_over:
+                    self._release_workers()
                 self._events.emit("stopped", step=self._step, reason=stop.reason, cause=stop.cause)
                 return EXIT_SIGNAL if stop.reason is StopReason.SIGNAL else EXIT_PLANNED_STOP
             if stop.reason.gives_workers_back:
@@ -142,6 +146,12 @@ class Supervisor:
             self._release_workers()
             self._events.emit("failed", step=self._step, cause=str(failure), kept=self._kept())
             return EXIT_FAILED
+        except Exception as fault:
+            # A fault of this program must not keep GPUs, nor end without a word.
+            self._release_workers()
+            cause = f"the supervisor itself failed: {type(fault).__name__}: {fault}"
+            self._events.emit("failed", step=self._step, cause=cause)
+            raise
         else:
             self._release_workers()
             self._events.emit("done", step=self._step, kept=self._kept())
@@ -166,6 +176,13 @@ class Supervisor:
                     return
                 case Verdict.STOPPED:
                     raise StopRequested(StopReason.TIME if ended.progress.ran_out_of_time else StopReason.EARLY_EXIT)
+                case Verdict.LOST_TOO_OFTEN:
+                    after = f" after {ended.progress.cause}" if ended.progress.cause else ""
+                    raise Unrecoverable(
+                        f"a node was lost{after} {self._judge.losses} times in a row without a step gained. A training "
+                        "that exhausts its node's memory looks like that: kubectl describe the worker pods, and look "
+                        "for OOMKilled. If it was capacity, run `up` again when there is more"
+                    )
                 case Verdict.FAILED:
                     cause = ended.progress.cause or f"the training command ended with exit code {ended.exit_code}"
                     raise Unrecoverable(f"{cause} ({self._judge.crashes} times in a row without a step gained)")
@@ -241,7 +258,7 @@ class Supervisor:
                 stalled=ended.stalled,
             )
         )
-        if verdict is Verdict.RECOVER:
+        if verdict in {Verdict.RECOVER, Verdict.LOST_TOO_OFTEN}:
             now = self._nodes.view()
             self._events.emit(
                 "lost_node",
@@ -301,9 +318,10 @@ def main(arguments: Sequence[str]) -> int:
     options.checkpoint_dir.mkdir(parents=True, exist_ok=True)
     submission_id = _submission_id()
     owner = submission_id or f"pid {os.getpid()}"
+    record = EventRecord(state_dir / "events.jsonl", submission_id=owner, supervisor_id=uuid.uuid4().hex)
     supervisor = Supervisor(
         options,
-        events=EventWriter(sys.stdout.buffer, record=EventRecord(state_dir / "events.jsonl", submission_id=owner)),
+        events=EventWriter(sys.stdout.buffer, record=record),
         nodes=RayNodeTable(),
         lease=Lease(state_dir, owner=owner, ttl_s=options.lease_ttl_s),
         clock=time,

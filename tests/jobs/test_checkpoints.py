@@ -1,7 +1,10 @@
 """What lies in a run's directory is listed as it is, by the very source that is sent to the head."""
 
+import hashlib
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +142,15 @@ def test_table_and_json_name_the_step_that_training_resumes_from(
 
 
 @pytest.mark.parametrize(
-    ("record", "step"), [('{"step": 4, "to": "gs://b"}', 4), ("", None), ("[]", None), ('{"step": "4"}', None)]
+    ("record", "step"),
+    [
+        ('{"step": 4, "to": "gs://b", "training_info_sha256": "DIGEST"}', 4),
+        ('{"step": 4, "to": "gs://b", "training_info_sha256": "of another run"}', None),
+        ('{"step": 6, "to": "gs://b", "training_info_sha256": "DIGEST"}', None),
+        ("", None),
+        ("[]", None),
+        ('{"step": 4}', None),
+    ],
 )
 def test_the_step_that_was_exported_last_is_known_and_shown(
     record: str,
@@ -152,6 +163,8 @@ def test_the_step_that_was_exported_last_is_known_and_shown(
         save(run_dir / "checkpoints", f"step_{saved}", keep="3")
     assert listed().exported_step is None
     (run_dir / "supervisor").mkdir()
+    info = (run_dir / "checkpoints/step_4/training_info.json").read_bytes()
+    record = record.replace("DIGEST", hashlib.sha256(info).hexdigest())
     (run_dir / "supervisor/exported.json").write_text(record)
 
     assert listed().exported_step == step
@@ -159,6 +172,27 @@ def test_the_step_that_was_exported_last_is_known_and_shown(
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "exported" in line] == (
         ["step_4"] if step else []
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "age_s", "is_supervised"),
+    [
+        ('{"released": false}', 10, True),
+        ('{"released": false}', 200, False),
+        ('{"released": true}', 10, False),
+        ("", 10, False),
+    ],
+)
+def test_a_supervisor_that_is_on_the_run_is_seen_by_its_lease(
+    run_dir: Path, listed: Callable[[], CheckpointListing], text: str, age_s: float, is_supervised: bool
+) -> None:
+    (run_dir / "supervisor").mkdir()
+    (run_dir / "supervisor/lease-9.json").write_text('{"released": true}')
+    lease = run_dir / "supervisor/lease-10.json"
+    lease.write_text(text)
+    os.utime(lease, (time.time() - age_s,) * 2)
+
+    assert listed().is_supervised is is_supervised
 
 
 def test_run_without_a_checkpoint_is_no_failure(

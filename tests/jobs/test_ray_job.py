@@ -7,7 +7,7 @@ import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.rpc import UNKNOWN
 
-from jobs import ray_job, run_on_head
+from jobs import planned_stop, ray_job, run_on_head
 from jobs.dashboard import JobStatus
 from jobs.errors import DashboardUnreachable, HeadExecError, RayJobError
 from jobs.ray_job import RayJobProvider, RayJobSpec, identity_of, stage_payload
@@ -38,6 +38,7 @@ def props(**changes: Any) -> dict[str, Any]:
 def dashboard(monkeypatch: pytest.MonkeyPatch) -> FakeDashboard:
     fake = FakeDashboard()
     monkeypatch.setattr(ray_job, "connect", fake.connect)
+    monkeypatch.setattr(planned_stop, "_EVERY_S", 0)
     return fake
 
 
@@ -332,6 +333,47 @@ def test_protected_work_that_cannot_be_saved_goes_on_until_told_otherwise(
     monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", "grpo")
     provider.delete(id_, state)
     assert dashboard.stopped == [id_]
+
+
+def test_connections_that_drop_do_not_make_a_stop_of_what_goes_on(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, provider: RayJobProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = provider.create(props())
+    supervisor.saves = False
+    looks: list[str] = []
+
+    def get_final(submission_id: str) -> Any:
+        looks.append(submission_id)
+        if len(looks) == 3:
+            raise DashboardUnreachable("the credential has expired")
+        if len(looks) == 5:
+            dashboard.put(submission_id, JobStatus.FAILED, dashboard.jobs[submission_id].metadata)
+        return FakeDashboard.get_final(dashboard, submission_id)
+
+    monkeypatch.setattr(dashboard, "get_final", get_final)
+
+    assert created.outs is not None
+    provider.delete(created.id, created.outs)
+
+    assert len(looks) == 5
+    assert dashboard.stopped == []
+
+
+def test_protected_work_that_is_not_heard_of_any_more_is_not_taken_for_stopped(
+    dashboard: FakeDashboard, supervisor: FakeSupervisor, provider: RayJobProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = provider.create(props(protect_unsaved_work=True))
+    supervisor.saves = False
+    monkeypatch.setattr(planned_stop, "_PATIENCE_S", 0)
+
+    def get_final(_submission_id: str) -> Any:
+        raise DashboardUnreachable("nobody answers")
+
+    monkeypatch.setattr(dashboard, "get_final", get_final)
+
+    assert created.outs is not None
+    with pytest.raises(RayJobError, match=r"has not been heard of.*protect_unsaved_work is on"):
+        provider.delete(created.id, created.outs)
 
 
 def test_delete_succeeds_when_job_or_dashboard_is_gone(dashboard: FakeDashboard, provider: RayJobProvider) -> None:

@@ -73,7 +73,9 @@ def test_record_is_what_the_supervisor_writes(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     times = iter([0.0, 60.0, 200.0, 300.0])
     with (tmp_path / "log").open("wb") as log:
-        writer = EventWriter(log, record=EventRecord(path, submission_id="a1"), now=lambda: next(times))
+        writer = EventWriter(
+            log, record=EventRecord(path, submission_id="a1", supervisor_id="s1"), now=lambda: next(times)
+        )
         writer.emit("waiting", reason="gpus")
         writer.emit("started", attempt=1, step=0)
         writer.emit("step", step=1, step_time_s=100.0)

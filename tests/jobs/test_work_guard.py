@@ -28,10 +28,14 @@ def props(**changes: Any) -> dict[str, Any]:
     }
 
 
-def listing(*steps: int, exported_step: int | None = None) -> CheckpointListing:
+def listing(
+    *steps: int, exported_step: int | None = None, is_supervised: bool = False, only_copy: bool = False
+) -> CheckpointListing:
     entry = {"state": "complete", "age_s": 1.0, "bytes": 2_000_000, "files": 3, "model": MODEL, "metrics": {}}
     entries = tuple(CheckpointEntry.model_validate({"name": f"step_{step}", "step": step, **entry}) for step in steps)
-    return CheckpointListing(checkpoints=entries, exported_step=exported_step)
+    if only_copy:
+        entries = (CheckpointEntry.model_validate({"name": "old_step_12", "step": 12, **entry, "state": "only copy"}),)
+    return CheckpointListing(checkpoints=entries, exported_step=exported_step, is_supervised=is_supervised)
 
 
 def destroy(
@@ -73,7 +77,17 @@ def test_the_newest_checkpoint_and_all_bytes_are_named(
     )
 
 
-@pytest.mark.parametrize("found", [listing(12), listing(10, 12, exported_step=10), HeadExecError("no running head")])
+@pytest.mark.parametrize(
+    "found",
+    [
+        listing(12),
+        listing(10, 12, exported_step=10),
+        listing(10, 12, exported_step=14),
+        listing(10, 12, exported_step=12, is_supervised=True),
+        listing(only_copy=True),
+        HeadExecError("no running head"),
+    ],
+)
 def test_protected_work_is_not_destroyed_until_the_job_is_named(
     monkeypatch: pytest.MonkeyPatch, found: CheckpointListing | HeadExecError
 ) -> None:
@@ -87,6 +101,12 @@ def test_protected_work_is_not_destroyed_until_the_job_is_named(
 
     monkeypatch.setenv("RLSTACK_DISCARD_UNSAVED_WORK", "grpo")
     assert destroy(monkeypatch, found) is None
+
+
+def test_a_run_that_is_about_to_save_its_first_checkpoint_is_stopped_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = destroy(monkeypatch, listing(is_supervised=True))
+
+    assert "no checkpoint on Lustre; it is under way, and what it still saves goes too. Stop" in str(refusal)
 
 
 @pytest.mark.parametrize("found", [listing(), listing(10, 12, exported_step=12)])

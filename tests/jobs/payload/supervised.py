@@ -92,12 +92,15 @@ class Run:
         self.nodes = nodes
         self.trainers: list[Trainer] = []
         self.submission_id = f"job {time.monotonic_ns()}"
-        self.record = EventRecord(run_dir / "supervisor" / "events.jsonl", submission_id=self.submission_id)
+        self.record = EventRecord(
+            run_dir / "supervisor" / "events.jsonl", submission_id=self.submission_id, supervisor_id=self.submission_id
+        )
+        self.lease = Lease(run_dir / "supervisor", owner="this test", ttl_s=60)
         self.supervisor = Supervisor(
             self.options,
             events=EventWriter(self.output, record=self.record),
             nodes=nodes,
-            lease=Lease(run_dir / "supervisor", owner="this test", ttl_s=60),
+            lease=self.lease,
             clock=FastClock(),
             environment={**os.environ, "HF_HOME": str(run_dir / "cache")},
             start_trainer=self._start,

@@ -49,6 +49,13 @@ def test_a_supervisor_that_ended_without_a_word_counts_up_to_its_last_one() -> N
     assert used.gpu_hours(90_000) == 16
 
 
+def test_a_new_head_that_gives_the_same_id_again_is_another_supervisor() -> None:
+    first = [{**each, "supervisor_id": "first"} for each in (STARTED, event("step", 7200))]
+    second = {**event("waiting", 90_000, gpus_alive=16), "supervisor_id": "second"}
+
+    assert usage(*first, second).gpu_hours(90_000) == 16
+
+
 def test_what_is_no_event_counts_for_nothing() -> None:
     assert usage(STARTED, {}, {"at": "noon"}).gpu_hours(7200) == 16
 

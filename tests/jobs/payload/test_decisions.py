@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs.payload.decisions import Ending, Judge, Verdict
+from jobs.payload.decisions import MAX_LOSSES, Ending, Judge, Verdict
 
 LAST_STEP = 20
 
@@ -51,6 +51,14 @@ def test_a_step_gained_forgives_the_crashes_before_it() -> None:
     judge = Judge(max_steps=LAST_STEP, max_crashes=2)
 
     assert [judge.judge(ending(step=step)) for step in (3, 4, 5, 5)] == [*[Verdict.RETRY] * 3, Verdict.FAILED]
+
+
+def test_a_training_that_takes_its_own_node_down_every_time_comes_to_an_end() -> None:
+    judge = Judge(max_steps=LAST_STEP, max_crashes=2)
+    verdicts = [judge.judge(ending(nodes_lost=True, step=3)) for _ in range(MAX_LOSSES)]
+
+    assert verdicts == [*[Verdict.RECOVER] * (MAX_LOSSES - 1), Verdict.LOST_TOO_OFTEN]
+    assert judge.judge(ending(nodes_lost=True, step=4)) is Verdict.RECOVER
 
 
 def test_lost_nodes_neither_count_as_crashes_nor_forgive_them() -> None:

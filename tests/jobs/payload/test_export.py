@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.checkpoint_scan import scan
 from jobs.payload import cloud_storage, export
 from jobs.payload.export import main, parse_url
 from tests.jobs.payload.google import BUCKET, FailingStorage, StillClock, serving
@@ -75,7 +76,9 @@ def test_every_file_arrives_and_then_the_copy_is_called_complete(run: Run) -> No
     assert json.loads(copied.pop("_COMPLETE.json")) == summary
     assert copied == FILES
     assert run.service.stored[-1] == "runs/grpo/step_4/_COMPLETE.json"
-    assert json.loads(run.record.read_text()) == {"step": 4, "to": "gs://weights/runs/grpo"}
+    record = json.loads(run.record.read_text())
+    assert (record["step"], record["to"]) == (4, "gs://weights/runs/grpo")
+    assert scan(str(run.run_dir / "checkpoints"), str(run.run_dir))["exported_step"] == 4
     assert "9 of 9 files are there; 1.8 MB sent" in said
 
 

@@ -47,6 +47,16 @@ def test_an_owner_elsewhere_counts_as_dead_only_after_silence_by_the_takers_cloc
     taker.release()
 
 
+@pytest.mark.parametrize("text", ["", '{"owner": "an', "[1]", '{"unknown": 1}'])
+def test_a_claim_that_was_not_written_whole_is_free_after_silence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lease-7.json").write_text(text)
+    taker = lease(tmp_path, "taker")
+
+    assert "lease-7.json" in str(taker.try_take(0))
+    assert taker.try_take(TTL_S + 1) is None
+    taker.release()
+
+
 def test_an_owner_of_this_machine_that_is_gone_is_followed_at_once(tmp_path: Path) -> None:
     write_claim(tmp_path, machine=machine())
     taker = lease(tmp_path, "taker")

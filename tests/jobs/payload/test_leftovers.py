@@ -27,6 +27,17 @@ def test_an_interrupted_save_is_moved_and_checkpoints_stay(tmp_path: Path) -> No
     assert len(told) == 1
 
 
+def test_a_checkpoint_whose_removal_was_interrupted_is_set_aside_but_never_the_newest(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    make(directory, "step_2", "step_4", "step_6")
+    (directory / "step_4" / "training_info.json").write_text("{}")
+
+    (told,) = leftovers.clear_saves(directory, tmp_path / "set-aside")
+
+    assert names(directory) == ["step_4", "step_6"]
+    assert told.startswith("step_2, left by an interrupted removal, is set aside")
+
+
 def test_of_many_leftovers_the_newest_is_kept_and_every_deletion_is_told(tmp_path: Path) -> None:
     directory, aside = tmp_path / "checkpoints", tmp_path / "set-aside"
     told = []

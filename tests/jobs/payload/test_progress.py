@@ -36,7 +36,14 @@ def test_a_save_names_the_runs_step_and_puts_the_count_right() -> None:
     )
 
     assert [step.step for step in done] == [8]
-    assert progress.blocking_s == 0.75
+    assert progress.saves_s == {8: 0.75}
+
+
+def test_a_garbled_number_is_no_number() -> None:
+    progress = Progress(step=0, since=0)
+
+    assert read(progress, "• Total step time: 1.2.3s", "• checkpointing: .s (1%)", "• Avg Reward: -..") == []
+    assert progress.saves_s == {}
 
 
 def test_workers_lines_are_no_progress_but_may_be_the_cause() -> None:

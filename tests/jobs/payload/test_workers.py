@@ -1,11 +1,13 @@
 """Workers are there for training and gone after it, by a real API server's rules; it never decides a run's fate."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.payload import checkpoints
 from jobs.payload.endings import EXIT_FAILED, EXIT_PLANNED_STOP, EXIT_SIGNAL
 from jobs.payload.lease import Lease
 from jobs.payload.workers import ApiServer
@@ -80,6 +82,37 @@ def test_after_a_signal_the_workers_stay_for_the_resubmission(
     assert run.supervisor.run() == EXIT_SIGNAL
 
     assert server.replicas == [2]
+
+
+def test_workers_are_given_back_when_the_lease_was_lost_to_nobody(
+    tmp_path: Path, nodes: Nodes, cluster: tuple[RayClusterServer, ApiServer]
+) -> None:
+    server, api_server = cluster
+    run = scaled_run(tmp_path, nodes, api_server, "hang 3")
+    # A file system that takes no heartbeat.
+    run.output.reactions["pondering"] = lambda: setattr(run.lease, "_beaten_at", -math.inf)
+
+    assert run.supervisor.run() == EXIT_PLANNED_STOP
+
+    assert run.output.of("stopped")[0]["reason"] == "lease"
+    assert server.replicas[-1] == 0
+
+
+def test_workers_are_given_back_when_the_supervisor_itself_fails(
+    tmp_path: Path, nodes: Nodes, cluster: tuple[RayClusterServer, ApiServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, api_server = cluster
+    run = scaled_run(tmp_path, nodes, api_server, "hang 3")
+
+    def fail(_directory: Path) -> list[int]:
+        raise LookupError("a fault of this program")
+
+    run.output.reactions["pondering"] = lambda: monkeypatch.setattr(checkpoints, "steps", fail)
+
+    with pytest.raises(LookupError):
+        run.supervisor.run()
+
+    assert server.replicas[-1] == 0
 
 
 def test_a_hand_over_leaves_the_workers_to_the_successor(
