@@ -1,4 +1,6 @@
-"""Refuses, at preview, a change of config that would replace or shrink the Lustre instance: both are loss of data.
+"""Refuses, at preview, a change of config that would replace, shrink or give up the stack's Lustre instance.
+
+All three are loss of data.
 
 `protect` would refuse too, but it refuses `pulumi destroy` as well, and a stack must go down with one command. This
 resource is only a record of what the instance was made with; its provider compares in `check`, whose failures the
@@ -16,7 +18,8 @@ from components.lustre_tiers import LUSTRE_TIERS
 from jobs.dynamic_provider import DynamicProvider
 
 # Lustre cannot change these; the provider would delete the instance and make an empty one.
-FIXED = ("project", "location", "instance_id", "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
+PLACE = ("project", "location", "instance_id")
+FIXED = (*PLACE, "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
 REMEDY = (
     "Put the old value back. To move for good, export the checkpoints you need, run `pulumi destroy` and bring the "
     "stack up anew"
@@ -30,8 +33,19 @@ def refusals(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
         old: what the instance was made with; empty before there is one.
         new: what it should become.
     """
-    if not old:
+    # A record without the key is of a version that kept records of the stack's own instances only.
+    was_ours, is_ours = bool(old) and old.get("is_ours", True), new.get("is_ours", True)
+    if not was_ours:
         return {}
+    if not is_ours:
+        # With the very same instance the stack lets go of it and goes on to read it.
+        if all(old[key] == new[key] for key in PLACE):
+            return {}
+        return {
+            "instance_id": f"lustre: the stack's own instance {old['instance_id']} would give way to "
+            f"{new['instance_id']}, which exists; {old['instance_id']} would be deleted with all that lies on it. "
+            f"{REMEDY}"
+        }
     reasons = {
         key: f"lustre: {key} would change from {_shown(old[key])} to {_shown(new.get(key))}. That replaces the "
         f"instance, and all that lies on Lustre is lost. {REMEDY}"
@@ -81,7 +95,8 @@ class LustreGuardProvider(DynamicProvider):
 
 
 class LustreGuard(Resource, module="lustre_guard", name="LustreGuard"):
-    """A record of what the Lustre instance was made with."""
+    """A record of what the Lustre instance was made with, or of which one is adopted."""
 
     def __init__(self, name: str, record: Mapping[str, Any], opts: ResourceOptions | None = None) -> None:
-        super().__init__(LustreGuardProvider(), name, {key: record[key] for key in (*FIXED, "capacity_gib")}, opts)
+        keys = (*FIXED, "capacity_gib", "is_ours")
+        super().__init__(LustreGuardProvider(), name, {key: record[key] for key in keys if key in record}, opts)

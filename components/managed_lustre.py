@@ -70,11 +70,7 @@ class ManagedLustre(pulumi.ComponentResource):
             case CreateLustre():
                 self.instance = self._create(name, args, args.config)
             case ExistingLustre():
-                self.instance = gcp.lustre.Instance.get(
-                    f"{name}-instance",
-                    f"projects/{args.place.project_id}/locations/{args.place.zone}/instances/{args.config.instance_id}",
-                    opts=ResourceOptions(parent=self),
-                )
+                self.instance = self._adopt(name, args, args.config)
         self.instance_id = self.instance.instance_id
         self.mount_point = self.instance.mount_point
         self.address = self.instance.mount_point.apply(lambda mount_point: mount_point.partition("@")[0])
@@ -87,6 +83,15 @@ class ManagedLustre(pulumi.ComponentResource):
         }
         self.register_outputs(self.summary)
 
+    def _adopt(self, name: str, args: ManagedLustreArgs, config: ExistingLustre) -> gcp.lustre.Instance:
+        place = {"project": args.place.project_id, "location": args.place.zone, "instance_id": config.instance_id}
+        guard = LustreGuard(f"{name}-guard", {**place, "is_ours": False}, ResourceOptions(parent=self))
+        return gcp.lustre.Instance.get(
+            f"{name}-instance",
+            f"projects/{args.place.project_id}/locations/{args.place.zone}/instances/{config.instance_id}",
+            opts=ResourceOptions(parent=self, depends_on=[guard]),
+        )
+
     def _create(self, name: str, args: ManagedLustreArgs, config: CreateLustre) -> gcp.lustre.Instance:
         guard = LustreGuard(
             f"{name}-guard",
@@ -96,6 +101,7 @@ class ManagedLustre(pulumi.ComponentResource):
                 "location": args.place.zone,
                 "instance_id": args.place.stack_name,
                 "network": args.network.network_id,
+                "is_ours": True,
             },
             ResourceOptions(parent=self),
         )

@@ -81,8 +81,8 @@ class ServiceRange(Section):
         prefix_length: size of the range; Managed Lustre needs a /24 or larger.
     """
 
-    range_start: IPv4Address = IPv4Address("10.64.0.0")
-    prefix_length: int = Field(default=22, ge=8, le=29)
+    range_start: IPv4Address
+    prefix_length: int = Field(ge=8, le=29)
 
     @property
     def cidr(self) -> IPv4Network:
@@ -100,11 +100,16 @@ class CreatePrivateServiceAccess(ServiceRange):
     """
 
     source: Literal["create"]
+    range_start: IPv4Address = IPv4Address("10.64.0.0")
+    prefix_length: int = Field(default=22, ge=8, le=29)
     deletion_policy: DeletionPolicy | None = None
 
 
 class ExistingPrivateServiceAccess(ServiceRange):
-    """A connection that the existing network has already; a network can have but one. Nothing is read or made."""
+    """A connection that the existing network has already; a network can have but one. Nothing is read or made.
+
+    Its range is the user's to say: with a wrong one the firewall keeps Lustre's servers out, and no pod mounts.
+    """
 
     source: Literal["existing"]
 

@@ -6,7 +6,7 @@ from typing import Any
 from components.config import StackConfig
 from components.sections import CreateCluster, CreateLustre
 from jobs.entrypoint import SupervisorOptions, render_entrypoint
-from jobs.recipe import render_command
+from jobs.recipe import display_override, render_command
 from jobs.releases import MODEL_NAME_PLACEHOLDER
 
 # NeMo-RL hands its whole environment to `ray.init`, which Ray refuses inside a job unless told otherwise.
@@ -21,6 +21,7 @@ def training_job(config: StackConfig) -> dict[str, Any]:
         "start_timeout_s": config.job.start_timeout_s,
         "stop_timeout_s": config.job.stop_timeout_s,
         "protect_unsaved_work": config.job.protect_unsaved_work,
+        "display_override": shlex.join(filter(None, [display_override(config.job.grpo)])),
     }
 
 
@@ -28,6 +29,7 @@ def guarded_work(config: StackConfig) -> dict[str, Any]:
     """Build the arguments of `jobs.work_guard.WorkGuard` that follow from the config alone."""
     return {
         **run_of(config),
+        "stack": config.stack,
         "lustre_is_ours": isinstance(config.lustre, CreateLustre),
         "protect_unsaved_work": config.job.protect_unsaved_work,
         "cluster_is_ours": isinstance(config.cluster, CreateCluster),
@@ -64,7 +66,8 @@ def training_entrypoint(config: StackConfig) -> str:
         **config.job.limits.model_dump(),
     )
     training = render_command(
-        config.job.grpo,
+        # Its name for people is no part of the job's identity; see `training_job`.
+        config.job.grpo.model_copy(update={"wandb_name": None}),
         release=config.release,
         nodes=nodes,
         gpus_per_node=gpus_per_node,

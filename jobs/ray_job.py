@@ -61,6 +61,7 @@ _ECHO_KEYS = (
     "start_timeout_s",
     "stop_timeout_s",
     "protect_unsaved_work",
+    "display_override",
     "metadata",
 )
 _RESUBMIT_STATUSES = ("FAILED", "STOPPED")
@@ -84,6 +85,8 @@ class RayJobArgs:
         stop_timeout_s: seconds for a run that must end to reach its next checkpoint.
         protect_unsaved_work: whether a run that reaches none in that time goes on, and the command fails; else it is
             stopped, and the steps since its newest checkpoint are lost.
+        display_override: appended to the entrypoint at a submission: what only people see of the run. A change of it
+            waits for the next one.
         metadata: stored with the job, in the clear.
     """
 
@@ -99,6 +102,7 @@ class RayJobArgs:
     start_timeout_s: pulumi.Input[int] = 600
     stop_timeout_s: pulumi.Input[int] = 1800
     protect_unsaved_work: pulumi.Input[bool] = False
+    display_override: pulumi.Input[str] = ""
     metadata: pulumi.Input[dict[str, str]] = field(default_factory=dict)
 
 
@@ -119,6 +123,7 @@ class RayJobSpec(BaseModel):
     start_timeout_s: int
     stop_timeout_s: int = 1800
     protect_unsaved_work: bool = False
+    display_override: str = ""
     metadata: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -224,7 +229,7 @@ def _submit(dashboard: "Dashboard", spec: RayJobSpec, attempt: int) -> str:
             try:
                 dashboard.submit(
                     submission_id=submission_id,
-                    entrypoint=spec.entrypoint,
+                    entrypoint=f"{spec.entrypoint} {spec.display_override}".rstrip(),
                     working_dir=working_dir,
                     metadata={
                         **spec.metadata,

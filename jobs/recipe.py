@@ -293,6 +293,11 @@ def override(key: str, value: Scalar) -> str:
     return f"{key}={text}"
 
 
+def display_override(recipe: GrpoRecipe) -> str | None:
+    """Render the override that names the run for people; training does not depend on it."""
+    return override(_FIELD_KEYS["wandb_name"], recipe.wandb_name) if recipe.wandb_name else None
+
+
 def render_command(
     recipe: GrpoRecipe, *, release: Release, nodes: int, gpus_per_node: int, checkpoint_dir: str, log_dir: str
 ) -> list[str]:

@@ -28,6 +28,7 @@ class WorkGuardArgs:
     """Inputs of `WorkGuard`.
 
     Attributes:
+        stack: the stack's name.
         job_name: whose work it is.
         run_dir: the run's directory on Lustre.
         checkpoint_dir: where its checkpoints lie.
@@ -40,6 +41,7 @@ class WorkGuardArgs:
         cluster_is_protected: whether Google refuses to delete the stack's cluster.
     """
 
+    stack: pulumi.Input[str]
     job_name: pulumi.Input[str]
     run_dir: pulumi.Input[str]
     checkpoint_dir: pulumi.Input[str]
@@ -57,6 +59,7 @@ class WorkGuardSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    stack: str
     job_name: str
     run_dir: str
     checkpoint_dir: str
@@ -85,8 +88,9 @@ def look_after(spec: WorkGuardSpec) -> str:
     if spec.cluster_is_protected:
         raise ProtectedCluster(
             f"Nothing was destroyed: cluster.deletion_protection is on, and Google would refuse to delete the cluster "
-            f"of RayCluster {spec.ray_cluster} after all else had gone. Set it to false, type `pulumi up`, then "
-            "destroy again"
+            f"of RayCluster {spec.ray_cluster} after all else had gone. Lift it, then destroy again: "
+            f"pulumi config set --path rlstack:cluster.deletion_protection false --stack {spec.stack} && "
+            f"pulumi up --stack {spec.stack}"
         )
     if not spec.lustre_is_ours:
         return f"The checkpoints of {spec.job_name} stay: the Lustre instance is not this stack's"

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_CLUSTER, EXISTING_NETWORK
 from tests.golden import assert_golden
 from tests.graph import ancestors, graph_of_run, waits_of_run
 from tests.program import REPOSITORY, Registered, Run, changed, run_program, stack_settings
@@ -24,7 +24,7 @@ PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 ADOPTED = changed(
     stack_settings("dev"),
     network=EXISTING_NETWORK,
-    private_service_access={"source": "existing"},
+    private_service_access=EXISTING_ACCESS,
     lustre={"source": "existing", "instance_id": "shared"},
     cluster=EXISTING_CLUSTER,
 )

@@ -1,10 +1,18 @@
 """The GKE version that a cluster starts with, and the oldest that has what the stack needs."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from components.machines import GPU_MACHINES
-from components.sections import ClusterSection, CreateCluster, GpuPoolSection, LustreSection
+from components.sections import (
+    ClusterSection,
+    CreateCluster,
+    ExistingCluster,
+    FlexStartCapacity,
+    GpuPoolSection,
+    LustreSection,
+)
 from jobs.problems import Problem
 
 
@@ -28,6 +36,8 @@ LUSTRE_DRIVER = Need(feature="the Lustre CSI driver", oldest=("1.31.5-gke.129900
 LUSTRE_PORT = Need(
     feature="Lustre's port 988", oldest=("1.33.2-gke.4780000",), remedy=", or set lustre.legacy_port to true"
 )
+# Google's page on flex-start (kubernetes-engine/docs/concepts/dws).
+FLEX_START = Need(feature="flex-start", oldest=("1.32.2-gke.1652000",))
 RAY_OPERATOR = Need(feature="the RayOperator add-on", oldest=("1.30.0-gke.1747000",))
 
 
@@ -49,13 +59,6 @@ def gke_version_suffices(cluster: ClusterSection, gpu_pool: GpuPoolSection, lust
     """Below a feature's oldest version GKE refuses it, or pods wait for a mount or a GPU that never comes."""
     if not isinstance(cluster, CreateCluster):
         return []
-    needs = [LUSTRE_DRIVER]
-    if not lustre.legacy_port:
-        needs.append(LUSTRE_PORT)
-    if cluster.ray_operator:
-        needs.append(RAY_OPERATOR)
-    if (machine := GPU_MACHINES.get(gpu_pool.machine_type)) and machine.oldest_gke:
-        needs.append(Need(feature=gpu_pool.machine_type, oldest=machine.oldest_gke))
     return [
         Problem(
             key="cluster.min_version",
@@ -63,6 +66,21 @@ def gke_version_suffices(cluster: ClusterSection, gpu_pool: GpuPoolSection, lust
             reason=f"{need.feature} needs GKE {' or '.join(need.oldest)} or newer",
             remedy=f"Write {'.'.join(need.oldest[-1].split('.')[:2])} or newer{need.remedy}",
         )
-        for need in needs
-        if not _suffices(cluster.min_version, need.oldest)
+        for need in unmet_needs(cluster.min_version, cluster, gpu_pool, lustre)
     ]
+
+
+def unmet_needs(
+    version: str, cluster: ClusterSection, gpu_pool: GpuPoolSection, lustre: LustreSection
+) -> Iterator[Need]:
+    """Yield what a stack needs and a GKE version has not."""
+    needs = [LUSTRE_DRIVER]
+    if not lustre.legacy_port:
+        needs.append(LUSTRE_PORT)
+    if isinstance(cluster, ExistingCluster) or cluster.ray_operator:
+        needs.append(RAY_OPERATOR)
+    if isinstance(gpu_pool.capacity, FlexStartCapacity):
+        needs.append(FLEX_START)
+    if (machine := GPU_MACHINES.get(gpu_pool.machine_type)) and machine.oldest_gke:
+        needs.append(Need(feature=gpu_pool.machine_type, oldest=machine.oldest_gke))
+    yield from (need for need in needs if not _suffices(version, need.oldest))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from components.config import StackConfig
+from components.rules.gke import unmet_needs
 from components.sections import (
     ExistingCluster,
     ExistingLustre,
@@ -117,6 +118,13 @@ def _cluster_problems(config: StackConfig, wanted: ExistingCluster, cluster: dic
                 f"{ours.subnet_name}: no pod would reach Lustre",
                 "Correct network.network_name and network.subnet_name",
             )
+    version = str(cluster.get("currentMasterVersion", ""))
+    for need in unmet_needs(version, wanted, config.gpu_pool, config.lustre) if version else ():
+        yield fail(
+            f"Cluster {name} is of version {version}, and {need.feature} needs {' or '.join(need.oldest)} or newer",
+            f"gcloud container clusters upgrade {name} --master --location {place.region} --project {place.project_id}"
+            f"{need.remedy}",
+        )
     if wanted.system_pool_name not in {pool.get("name") for pool in cluster.get("nodePools", [])}:
         yield fail(
             f"Cluster {name} has no node pool {wanted.system_pool_name} for the Ray head",

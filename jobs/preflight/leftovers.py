@@ -47,7 +47,12 @@ class Name:
 def check_leftovers(subject: Subject) -> Iterator[Finding]:
     """Look for everything that bears one of the stack's names, and for what holds its network."""
     owned = subject.engine.resource_ids()
-    found = [*_collisions(subject, owned), *_connection(subject, owned), *_gke_rules(subject, owned)]
+    found = [
+        *_collisions(names(subject), owned),
+        *_connection(subject, owned),
+        *_gke_rules(subject, owned),
+        *_collisions(networks(subject), owned),
+    ]
     if owned is None and any(finding.status is not Status.OK for finding in found):
         found.append(
             warn(
@@ -59,7 +64,7 @@ def check_leftovers(subject: Subject) -> Iterator[Finding]:
 
 
 def names(subject: Subject) -> Iterator[Name]:
-    """List the names that the program gives, in the order in which leftovers have to go."""
+    """List the names that the program gives outside networks, in the order in which leftovers have to go."""
     config, google, place = subject.config, subject.google, subject.config.placement
     project, name = place.project_id, place.stack_name
 
@@ -99,7 +104,7 @@ def names(subject: Subject) -> Iterator[Name]:
             ),
             remove=f"{_keep(config)}gcloud compute addresses delete {addresses} --global --project {project}",
         )
-    # In parts of the stack's own these go with their network and their cluster.
+    # On a network of the stack's own the rule is the network's affair, and its own cluster's pools go with it.
     if isinstance(config.network, ExistingNetwork) and isinstance(config.lustre, CreateLustre):
         yield Name(
             what=f"firewall rule {name}-lustre",
@@ -123,20 +128,44 @@ def names(subject: Subject) -> Iterator[Name]:
                 f"--location {place.region} --project {project}"
             ),
         )
-    networks = [name] if isinstance(config.network, CreateNetwork) else []
-    for network in networks + ([f"{name}-gvnic", f"{name}-rdma"] if config.has_fast_network else []):
+
+
+def networks(subject: Subject) -> Iterator[Name]:
+    """List the stack's networks, each with the commands that empty and remove it: nothing goes with a network."""
+    config, place = subject.config, subject.config.placement
+    name, where = place.stack_name, f"--project {place.project_id} --region {place.region}"
+    inside: dict[str, tuple[str, list[str], list[str]]] = {}  # router, firewall rules, subnets
+    if isinstance(config.network, CreateNetwork):
+        inside[name] = (name, [f"{name}-internal", f"{name}-lustre"], [name])
+    if config.has_fast_network:
+        rdma = [f"{name}-rdma-{nic}" for nic in range(config.accelerators.rdma_nics)]
+        inside |= {
+            f"{name}-gvnic": ("", [f"{name}-gvnic-internal"], [f"{name}-gvnic"]),
+            f"{name}-rdma": ("", [], rdma),
+        }
+    for network, (router, rules, subnets) in inside.items():
+        steps = [
+            f"gcloud -q compute routers delete {router} {where}" if router else "",
+            f"gcloud -q compute firewall-rules delete {' '.join(rules)} --project {place.project_id}" if rules else "",
+            f"gcloud -q compute networks subnets delete {' '.join(subnets)} {where}",
+            f"gcloud compute networks delete {network} --project {place.project_id}",
+        ]
         yield Name(
             what=f"network {network}",
-            id=f"projects/{project}/global/networks/{network}",
+            id=f"projects/{place.project_id}/global/networks/{network}",
             read=partial(_read_network, subject, network),
-            remove=f"gcloud compute networks delete {network} --project {project}",
+            remove="; ".join(filter(None, steps)),
         )
 
 
 def _keep(config: StackConfig) -> str:
     """Say how to use what an adopted network has already; nothing on a network of the stack's own."""
-    adopted = isinstance(config.network, ExistingNetwork)
-    return "Use it by private_service_access.source existing, or, if no service uses it: " if adopted else ""
+    if not isinstance(config.network, ExistingNetwork):
+        return ""
+    return (
+        "Use it by private_service_access.source existing, with the range_start and prefix_length that it has, or, if "
+        "no service uses it: "
+    )
 
 
 def _read_network(subject: Subject, name: str) -> dict[str, Any]:
@@ -144,8 +173,8 @@ def _read_network(subject: Subject, name: str) -> dict[str, Any]:
     return subject.google.get("compute", lambda api: api.networks().get(project=project, network=name))
 
 
-def _collisions(subject: Subject, owned: frozenset[str] | None) -> Iterator[Finding]:
-    for name in names(subject):
+def _collisions(found: Iterator[Name], owned: frozenset[str] | None) -> Iterator[Finding]:
+    for name in found:
         if owned is not None and name.id in owned:
             continue
         try:

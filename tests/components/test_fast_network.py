@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from components.machines import GPU_MACHINES
-from tests.components.rules.verdicts import EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_NETWORK
 from tests.program import Run, changed, run_program, stack_settings
 
 FIREWALL = "gcp:compute/firewall:Firewall"
@@ -67,6 +67,6 @@ def test_one_switch_turns_all_of_it_off() -> None:
 
 
 def test_in_an_existing_network_the_further_networks_are_the_stack_s_own() -> None:
-    settings = changed(stack_settings("dev"), network=EXISTING_NETWORK, private_service_access={"source": "existing"})
+    settings = changed(stack_settings("dev"), network=EXISTING_NETWORK, private_service_access=EXISTING_ACCESS)
     made = {network.inputs["name"] for network in run_program("dev", settings).of_type(NETWORK) if not network.read}
     assert made == {"rlstack-dev-gvnic", "rlstack-dev-rdma"}

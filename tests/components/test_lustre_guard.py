@@ -20,6 +20,27 @@ RECORD: dict[str, Any] = {
 }
 
 
+ADOPTED = {"project": "p", "location": "us-east1-b", "instance_id": "shared", "is_ours": False}
+
+
+def test_the_stack_s_own_instance_does_not_give_way_to_an_adopted_one() -> None:
+    (reason,) = refusals(RECORD, ADOPTED).values()
+
+    assert "rlstack-dev would be deleted with all that lies on it" in reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (RECORD, {**ADOPTED, "instance_id": "rlstack-dev"}),
+        (ADOPTED, {**ADOPTED, "instance_id": "another"}),
+        (ADOPTED, RECORD),
+    ],
+)
+def test_an_instance_that_stays_is_let_go_of_and_taken_up(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert refusals(old, new) == {}
+
+
 def test_the_first_record_is_taken_as_it_is() -> None:
     assert refusals({}, RECORD) == {}
 

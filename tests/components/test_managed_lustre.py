@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.components.rules.verdicts import EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_NETWORK
 from tests.program import Run, changed, run_program, stack_settings
 
 
@@ -40,15 +40,18 @@ def test_a_replacement_that_gets_through_never_deletes_first(dev_run: Run) -> No
     assert not options.get("deleteBeforeReplace")
 
 
-def test_an_existing_instance_is_read_and_has_no_guard_and_no_firewall() -> None:
+def test_an_existing_instance_is_read_once_the_guard_has_nothing_against_it_and_has_no_firewall() -> None:
     settings = changed(
         stack_settings("dev"),
         network=EXISTING_NETWORK,
-        private_service_access={"source": "existing"},
+        private_service_access=EXISTING_ACCESS,
         lustre={"source": "existing", "instance_id": "shared"},
     )
     run = run_program("dev", settings)
-    assert [resource.name for resource in run.resources if resource.parent == "lustre"] == ["lustre-instance"]
+    assert {resource.name for resource in run.resources if resource.parent == "lustre"} == {
+        "lustre-guard",
+        "lustre-instance",
+    }
     assert run["lustre-instance"].read
     assert run["volume-volume"].inputs["spec"]["csi"]["volumeHandle"] == "my-project-id/us-east1-b/shared"
     assert run["volume-volume"].inputs["spec"]["capacity"] == {"storage": "18000Gi"}

@@ -18,7 +18,7 @@ from components.monitoring import (
     watched,
 )
 from jobs.checkpoint_maths import checkpoint_bytes
-from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_CLUSTER, EXISTING_NETWORK
 from tests.golden import assert_golden
 from tests.program import Run, changed, run_program, stack_settings
 
@@ -83,7 +83,7 @@ def test_every_series_is_this_stack_s_and_every_lustre_metric_one_that_google_do
 def test_adopted_parts_are_watched_under_their_own_names() -> None:
     target = watched_by(
         network=EXISTING_NETWORK,
-        private_service_access={"source": "existing"},
+        private_service_access=EXISTING_ACCESS,
         cluster=EXISTING_CLUSTER,
         lustre={"source": "existing", "instance_id": "theirs"},
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.components.rules.verdicts import EXISTING_NETWORK
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_NETWORK
 from tests.program import Run, changed, run_program, stack_settings
 
 
@@ -24,7 +24,7 @@ def test_on_an_existing_network_connection_and_range_are_left_behind_together() 
 
 
 def test_an_existing_connection_is_neither_made_nor_read() -> None:
-    settings = changed(stack_settings("dev"), network=EXISTING_NETWORK, private_service_access={"source": "existing"})
+    settings = changed(stack_settings("dev"), network=EXISTING_NETWORK, private_service_access=EXISTING_ACCESS)
     run = run_program("dev", settings)
     assert not run.of_type("gcp:servicenetworking/connection:Connection")
     assert not run.of_type("gcp:compute/globalAddress:GlobalAddress")

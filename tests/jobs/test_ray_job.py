@@ -202,12 +202,27 @@ def test_read_forgets_a_job_that_vanished_unless_it_is_done(
     assert (read.id, read.outs) == ((id_, state) if stays else ("", {}))
 
 
+def test_what_people_see_of_a_run_is_said_at_its_submission(
+    dashboard: FakeDashboard, provider: RayJobProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entrypoints = []
+    submit = dashboard.submit
+    monkeypatch.setattr(
+        dashboard, "submit", lambda **values: (entrypoints.append(values["entrypoint"]), submit(**values))
+    )
+
+    provider.create(props(display_override="logger.wandb.name=mine"))
+
+    assert entrypoints == [f"{props()['entrypoint']} logger.wandb.name=mine"]
+
+
 @pytest.mark.parametrize(
     ("changes", "replaces"),
     [
         ({}, None),
         ({"start_timeout_s": 900.0}, []),
         ({"kubeconfig": '{"a": 1}'}, []),
+        ({"display_override": "logger.wandb.name=another"}, []),
         ({"kubeconfig": UNKNOWN}, []),
         ({"entrypoint": "another"}, ["entrypoint"]),
         ({"ray_cluster_uid": "uid-2"}, ["ray_cluster_uid"]),

@@ -15,6 +15,7 @@ MODEL = "Qwen/Qwen2.5-72B-Instruct"
 
 def props(**changes: Any) -> dict[str, Any]:
     return {
+        "stack": "dev",
         "job_name": "grpo",
         "run_dir": "/lustre/dev/grpo",
         "checkpoint_dir": "/lustre/dev/grpo/checkpoints",
@@ -124,7 +125,7 @@ def test_work_on_a_lustre_that_stays_is_not_even_looked_at(
 def test_a_protected_cluster_is_refused_first_with_the_key_that_lifts_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = r"Nothing was destroyed: cluster\.deletion_protection.* false, type `pulu"
+    told = r"Nothing was destroyed: cluster\.deletion_protection.* --path rlstack:cluster\.deletion_protection false "
     with pytest.raises(ProtectedCluster, match=told):
         destroy(monkeypatch, listing(12), cluster_is_protected=True, lustre_is_ours=False)
     assert capsys.readouterr().out == ""

@@ -71,7 +71,7 @@ EDITS: Mapping[str, Edit] = {
     "save period": Edit(
         sections={"job": {"grpo": {"save_period": 10}}}, changed=frozenset({"monitoring-no-saves"}), replaced=JOB
     ),
-    "W&B name": Edit(sections={"job": {"grpo": {"wandb_name": "another"}}}, replaced=JOB),
+    "W&B name": Edit(sections={"job": {"grpo": {"wandb_name": "another"}}}, changed=frozenset({"grpo"})),
     "token": Edit(secrets={"hf_token": "second"}, changed=frozenset({"ray-secrets"})),
     "labels": Edit(sections={"project": {"labels": {"purpose": "another"}}}, changed=BILLED | ALERTS),
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.components.rules.verdicts import EXISTING_CLUSTER, EXISTING_NETWORK, refused
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_CLUSTER, EXISTING_NETWORK, refused
 
 
 def test_the_peering_of_a_shared_network_is_not_removed() -> None:
@@ -18,12 +18,12 @@ def test_the_peering_of_a_shared_network_is_not_removed() -> None:
     ("section", "value"),
     [
         ("cluster", EXISTING_CLUSTER),
-        ("private_service_access", {"source": "existing"}),
+        ("private_service_access", EXISTING_ACCESS),
         ("lustre", {"source": "existing", "instance_id": "shared"}),
     ],
 )
 def test_what_exists_lies_on_an_existing_network(section: str, value: dict[str, Any]) -> None:
-    lustre_needs = {"private_service_access": {"source": "existing"}} if section == "lustre" else {}
+    lustre_needs = {"private_service_access": EXISTING_ACCESS} if section == "lustre" else {}
     assert f"{section}.source" in refused(**{section: value}, **lustre_needs)
     assert refused(**{section: value, "network": EXISTING_NETWORK}, **lustre_needs) == set()
 

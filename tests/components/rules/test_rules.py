@@ -22,7 +22,7 @@ from components.rules import (
 from components.rules.checkpoints import START_S
 from components.rules.images import SHORTEST_HEAD_START_S
 from jobs.problems import Severity
-from tests.components.rules.verdicts import EXISTING_NETWORK, SETTINGS, found_by
+from tests.components.rules.verdicts import EXISTING_ACCESS, EXISTING_NETWORK, SETTINGS, found_by
 from tests.program import Inputs
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
@@ -124,7 +124,7 @@ CASES: list[tuple[Rule, Severity, Inputs, Inputs, str, str]] = [
     (
         adoption.one_connection,
         ERROR,
-        {**ON_EXISTING, "private_service_access": {"source": "existing"}},
+        {**ON_EXISTING, "private_service_access": EXISTING_ACCESS},
         {**ON_EXISTING, "private_service_access": {"source": "create"}},
         "private_service_access.source",
         "has its connection, and takes no second one. Write existing",

@@ -19,6 +19,7 @@ EXISTING_NETWORK = {
     "pods_range_name": "pods",
     "services_range_name": "services",
 }
+EXISTING_ACCESS = {"source": "existing", "range_start": "10.64.0.0", "prefix_length": 22}
 EXISTING_CLUSTER = {
     "source": "existing",
     "cluster_name": "shared",

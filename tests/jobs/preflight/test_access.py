@@ -5,6 +5,7 @@ import pytest
 from components.project_services import SERVICES
 from jobs.preflight.access import GRANTS, check_apis, check_roles
 from jobs.preflight.findings import Status
+from tests.components.rules.verdicts import EXISTING_ACCESS
 from tests.jobs.preflight.google_server import GoogleServer
 from tests.jobs.preflight.project import PROJECT, look, stack
 
@@ -16,7 +17,7 @@ EXISTING = {
         "pods_range_name": "pods",
         "services_range_name": "services",
     },
-    "private_service_access": {"source": "existing"},
+    "private_service_access": EXISTING_ACCESS,
     "cluster": {
         "source": "existing",
         "cluster_name": "c",

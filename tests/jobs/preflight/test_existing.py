@@ -14,6 +14,7 @@ CONFIG = stack(**EXISTING)
 CLUSTER: dict[str, Any] = {
     "name": "c",
     "status": "RUNNING",
+    "currentMasterVersion": "1.33.2-gke.4780000",
     "network": "shared",
     "subnetwork": "gpus",
     "nodePools": [{"name": "system"}],
@@ -122,6 +123,12 @@ def test_an_adopted_connection_has_to_be_active(google: GoogleServer, peerings: 
             "lustre.legacy_port",
         ),
         ({"networkConfig": {"datapathProvider": "LEGACY_DATAPATH"}}, Status.WARN, "without Dataplane V2", "another"),
+        (
+            {"currentMasterVersion": "1.33.1-gke.1"},
+            Status.FAIL,
+            "is of version 1.33.1-gke.1, and Lustre's port 988 needs 1.33.2-gke.4780000 or newer",
+            "or set lustre.legacy_port to true",
+        ),
         (
             {"subnetwork": "databases"},
             Status.FAIL,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from jobs.preflight.findings import Status, Subject
-from jobs.preflight.leftovers import check_leftovers, names
+from jobs.preflight.leftovers import check_leftovers, names, networks
 from tests.jobs.preflight.google_server import GoogleServer
 from tests.jobs.preflight.project import PROJECT, REGION, ZONE, KnownEngine, apis, look, stack
 from tests.jobs.preflight.test_access import EXISTING
@@ -57,7 +57,15 @@ def test_the_names_are_those_that_the_program_gives(dev_run: Run, google: Google
     }
     subject = Subject(config=stack(), google=apis(google), engine=KnownEngine())
 
-    assert {name.id.rpartition("/")[2].partition("@")[0] for name in names(subject)} == given
+    assert {each.id.rpartition("/")[2].partition("@")[0] for each in [*names(subject), *networks(subject)]} == given
+
+
+def test_a_network_s_remedy_names_what_the_program_makes_in_it(dev_run: Run, google: GoogleServer) -> None:
+    subject = Subject(config=stack(), google=apis(google), engine=KnownEngine())
+    told = {word for name in networks(subject) for word in name.remove.split()}
+
+    for type_ in ("router:Router", "subnetwork:Subnetwork", "firewall:Firewall", "network:Network"):
+        assert {resource.inputs["name"] for resource in dev_run.of_type(f"gcp:compute/{type_}")} <= told
 
 
 def test_everything_of_an_earlier_stack_is_found_with_the_command_that_removes_it(google: GoogleServer) -> None:
@@ -71,15 +79,21 @@ def test_everything_of_an_earlier_stack_is_found_with_the_command_that_removes_i
         f"gcloud iam service-accounts delete rlstack-dev-nodes@{PROJECT}.iam.gserviceaccount.com --project {PROJECT}",
         f"gcloud lustre instances delete rlstack-dev --location {ZONE} --project {PROJECT}",
         f"gcloud compute addresses delete rlstack-dev-services --global --project {PROJECT}",
-        f"gcloud compute networks delete rlstack-dev --project {PROJECT}",
-        f"gcloud compute networks delete rlstack-dev-gvnic --project {PROJECT}",
-        f"gcloud compute networks delete rlstack-dev-rdma --project {PROJECT}",
         "gcloud compute networks peerings delete servicenetworking-googleapis-com "
         f"--network rlstack-dev --project {PROJECT}",
         f"gcloud compute firewall-rules delete gke-rlstack-dev-1-all --project {PROJECT}",
+        f"gcloud -q compute routers delete rlstack-dev --project {PROJECT} --region {REGION}; "
+        f"gcloud -q compute firewall-rules delete rlstack-dev-internal rlstack-dev-lustre --project {PROJECT}; "
+        f"gcloud -q compute networks subnets delete rlstack-dev --project {PROJECT} --region {REGION}; "
+        f"gcloud compute networks delete rlstack-dev --project {PROJECT}",
+        f"gcloud -q compute firewall-rules delete rlstack-dev-gvnic-internal --project {PROJECT}; "
+        f"gcloud -q compute networks subnets delete rlstack-dev-gvnic --project {PROJECT} --region {REGION}; "
+        f"gcloud compute networks delete rlstack-dev-gvnic --project {PROJECT}",
+        "gcloud -q compute networks subnets delete "
+        f"{' '.join(f'rlstack-dev-rdma-{nic}' for nic in range(8))} --project {PROJECT} --region {REGION}; "
+        f"gcloud compute networks delete rlstack-dev-rdma --project {PROJECT}",
     ]
-    assert {finding.status for finding in found[:-1]} == {Status.FAIL}
-    assert found[-1].status is Status.WARN
+    assert [finding.status for finding in found] == [*[Status.FAIL] * 5, Status.WARN, *[Status.FAIL] * 3]
 
 
 def test_in_adopted_parts_the_stack_s_own_rule_and_pool_are_found(google: GoogleServer) -> None:
@@ -102,7 +116,7 @@ def test_what_the_running_stack_has_made_is_no_leftover(google: GoogleServer) ->
     put_all(google)
     google.answer("compute.firewalls.list", {"items": [rule("gke-rlstack-dev-1-all")]}, project=PROJECT)
     subject = Subject(config=stack(), google=apis(google), engine=KnownEngine())
-    owned = frozenset({name.id for name in names(subject)} | {CONNECTION})
+    owned = frozenset({name.id for name in [*names(subject), *networks(subject)]} | {CONNECTION})
 
     [found] = look(check_leftovers, google, stack(), owned)
 
@@ -137,7 +151,10 @@ def test_a_second_connection_on_an_adopted_network_is_refused_before_google_does
 ) -> None:
     put_network(google, SUBNET, PEERING)
 
-    network = {"network": EXISTING["network"], "private_service_access": {"source": access}}
+    network = {
+        "network": EXISTING["network"],
+        "private_service_access": {**EXISTING["private_service_access"], "source": access},
+    }
 
     [found] = look(check_leftovers, google, stack(**network, gpu_pool__fast_network=False))
 
