@@ -42,7 +42,9 @@ class Watched:
         name: the stack's name in the cloud.
         lustre_instance: id of the Lustre instance.
         zone: its zone.
-        cluster: name of the GKE cluster.
+        region: the region of the GKE cluster; elsewhere there may be one of the same name.
+        cluster: name of the GKE cluster. In an adopted one everybody's GPUs are watched: what tells them apart is not
+            known (docs/verification.md).
         checkpoint_bytes: bytes of one checkpoint; none for a model whose name states no size.
         save_period_s: seconds from save to save, an estimate.
     """
@@ -50,6 +52,7 @@ class Watched:
     name: str
     lustre_instance: str
     zone: str
+    region: str
     cluster: str
     checkpoint_bytes: int | None
     save_period_s: float
@@ -63,6 +66,7 @@ def watched(config: StackConfig) -> Watched:
         name=stack_name,
         lustre_instance=config.lustre.instance_id if isinstance(config.lustre, ExistingLustre) else stack_name,
         zone=config.project.zone,
+        region=config.project.region,
         cluster=config.cluster.cluster_name if isinstance(config.cluster, ExistingCluster) else stack_name,
         checkpoint_bytes=None if parameters is None else checkpoint_bytes(parameters),
         save_period_s=config.job.grpo.save_period * config.monitoring.expected_step_s,
@@ -124,7 +128,7 @@ def _lustre(target: Watched, metric: str) -> str:
 
 
 def _in_cluster(target: Watched, metric: str, labels: str = "") -> str:
-    return f'{metric}{{cluster="{target.cluster}"{labels}}}'
+    return f'{metric}{{cluster="{target.cluster}",location="{target.region}"{labels}}}'
 
 
 def charts(target: Watched) -> dict[str, tuple[str, dict[str, str]]]:
