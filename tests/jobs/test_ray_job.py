@@ -206,10 +206,13 @@ def test_what_people_see_of_a_run_is_said_at_its_submission(
     dashboard: FakeDashboard, provider: RayJobProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entrypoints = []
-    submit = dashboard.submit
-    monkeypatch.setattr(
-        dashboard, "submit", lambda **values: (entrypoints.append(values["entrypoint"]), submit(**values))
-    )
+    real = dashboard.submit
+
+    def submit(**values: Any) -> None:
+        entrypoints.append(values["entrypoint"])
+        real(**values)
+
+    monkeypatch.setattr(dashboard, "submit", submit)
 
     provider.create(props(display_override="logger.wandb.name=mine"))
 

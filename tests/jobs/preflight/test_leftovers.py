@@ -6,6 +6,7 @@ import pytest
 
 from jobs.preflight.findings import Status, Subject
 from jobs.preflight.leftovers import check_leftovers, names, networks
+from tests.components.rules.verdicts import EXISTING_ACCESS
 from tests.jobs.preflight.google_server import GoogleServer
 from tests.jobs.preflight.project import PROJECT, REGION, ZONE, KnownEngine, apis, look, stack
 from tests.jobs.preflight.test_access import EXISTING
@@ -151,10 +152,7 @@ def test_a_second_connection_on_an_adopted_network_is_refused_before_google_does
 ) -> None:
     put_network(google, SUBNET, PEERING)
 
-    network = {
-        "network": EXISTING["network"],
-        "private_service_access": {**EXISTING["private_service_access"], "source": access},
-    }
+    network = {"network": EXISTING["network"], "private_service_access": {**EXISTING_ACCESS, "source": access}}
 
     [found] = look(check_leftovers, google, stack(**network, gpu_pool__fast_network=False))
 
