@@ -85,11 +85,11 @@ class ManagedLustre(pulumi.ComponentResource):
 
     def _adopt(self, name: str, args: ManagedLustreArgs, config: ExistingLustre) -> gcp.lustre.Instance:
         place = {"project": args.place.project_id, "location": args.place.zone, "instance_id": config.instance_id}
-        guard = LustreGuard(f"{name}-guard", {**place, "is_ours": False}, ResourceOptions(parent=self))
+        LustreGuard(f"{name}-guard", {**place, "is_ours": False}, ResourceOptions(parent=self))
         return gcp.lustre.Instance.get(
             f"{name}-instance",
             f"projects/{args.place.project_id}/locations/{args.place.zone}/instances/{config.instance_id}",
-            opts=ResourceOptions(parent=self, depends_on=[guard]),
+            opts=ResourceOptions(parent=self),
         )
 
     def _create(self, name: str, args: ManagedLustreArgs, config: CreateLustre) -> gcp.lustre.Instance:

@@ -40,7 +40,7 @@ def test_a_replacement_that_gets_through_never_deletes_first(dev_run: Run) -> No
     assert not options.get("deleteBeforeReplace")
 
 
-def test_an_existing_instance_is_read_once_the_guard_has_nothing_against_it_and_has_no_firewall() -> None:
+def test_an_existing_instance_is_read_and_on_record_and_has_no_firewall() -> None:
     settings = changed(
         stack_settings("dev"),
         network=EXISTING_NETWORK,

@@ -63,7 +63,6 @@ SITES: Mapping[tuple[str, str], frozenset[str]] = {
         "components/managed_lustre.py",
         "[guard] if args.access.connection is None else [guard, args.access.connection]",
     ): frozenset({"lustre-instance"}),
-    ("components/managed_lustre.py", "[guard]"): frozenset({"lustre-instance"}),  # an adopted one
     ("components/ray_cluster.py", "needed"): frozenset({"ray-cluster"}),
     ("components/worker_scaler.py", "[in_force]"): frozenset({"ray-scaler-grant"}),
 }

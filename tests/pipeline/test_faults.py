@@ -152,6 +152,34 @@ def test_a_crashed_head_is_started_again(session: TwinSession) -> None:
     wait_until(restarted, timeout_s=120, every_s=0.5, doing="the head to be Ready again")
 
 
+def test_the_stack_s_own_lustre_does_not_give_way_to_another_one(session: TwinSession) -> None:
+    session.bring_up()
+    store = Store.open(session.state)
+    (own,) = store.list(ResourceType.LUSTRE_INSTANCE)
+    other = dataclasses.replace(
+        own,
+        id=own.id.replace(own.name, "other"),
+        name="other",
+        properties={**own.properties, "instanceId": "other"},
+    )
+    store.put(other)
+    access = {"source": "existing", "range_start": "10.64.0.0", "prefix_length": 22}
+    own_settings = session.settings_of("lustre"), session.settings_of("private_service_access")
+    try:
+        session.replace("private_service_access", access)
+        session.replace("lustre", {"source": "existing", "instance_id": "other"})
+        refused = session.run_program("preview")
+        session.replace("lustre", {"source": "existing", "instance_id": own.name})
+        adopted = session.run_program("preview")
+    finally:
+        session.replace("lustre", own_settings[0])
+        session.replace("private_service_access", own_settings[1])
+        store.delete(other.type, other.id)
+    assert any(f"{own.name} would be deleted with all that lies on it" in error for error in refused.errors)
+    assert adopted.errors == ()
+    assert "lustre-instance" not in {change.name for change in adopted.changes}
+
+
 def test_destroy_leaves_the_adopted_network_as_it_was(session: TwinSession) -> None:
     session.twin("destroy")
     store = Store.open(session.state)

@@ -112,6 +112,12 @@ class TwinSession:
             target[key] = {**target.get(key, {}), **value} if isinstance(value, dict) else value
         file.write_text(yaml.safe_dump(settings, sort_keys=False))
 
+    def settings_of(self, section: str) -> dict[str, Any]:
+        """Read a section of the stack's file."""
+        settings = yaml.safe_load((self.settings / f"Pulumi.{self.stack}.yaml").read_text())
+        found: dict[str, Any] = settings["config"][f"rlstack:{section}"]
+        return found
+
     def replace(self, section: str, value: dict[str, Any]) -> None:
         """Put another section in place of one in the stack's file."""
         file = self.settings / f"Pulumi.{self.stack}.yaml"
