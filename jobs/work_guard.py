@@ -59,7 +59,7 @@ class WorkGuardSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    stack: str
+    stack: str = "STACK"  # states of earlier versions lack it, and have to go down as well
     job_name: str
     run_dir: str
     checkpoint_dir: str

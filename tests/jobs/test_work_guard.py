@@ -115,6 +115,13 @@ def test_nothing_unsaved_is_no_reason_to_refuse(monkeypatch: pytest.MonkeyPatch,
     assert destroy(monkeypatch, found) is None
 
 
+def test_a_record_of_an_earlier_version_goes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = ("stack", "cluster_is_ours", "cluster_is_protected")
+    monkeypatch.setattr(work_guard, "read_checkpoints", lambda _run: listing())
+
+    WorkGuardProvider().delete("grpo", {key: value for key, value in props().items() if key not in later})
+
+
 def test_work_on_a_lustre_that_stays_is_not_even_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
