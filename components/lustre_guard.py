@@ -17,8 +17,8 @@ from pulumi.dynamic import CheckFailure, CheckResult, CreateResult, DiffResult, 
 from components.lustre_tiers import LUSTRE_TIERS
 from jobs.dynamic_provider import DynamicProvider
 
-# Lustre cannot change these; the provider would delete the instance and make an empty one.
 PLACE = ("project", "location", "instance_id")
+# Lustre cannot change these; the provider would delete the instance and make an empty one.
 FIXED = (*PLACE, "network", "filesystem", "throughput_mbps_per_tib", "legacy_port")
 REMEDY = (
     "Put the old value back. To move for good, export the checkpoints you need, run `pulumi destroy` and bring the "

@@ -28,16 +28,16 @@ class Usage:
         self._gpu_s = 0.0
         self._gpus = 0
         self._at: float | None = None
-        self._submission_id: object = None
+        self._writer: object = None
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Take the next event into account."""
         # A new head gives the ids of the old one's jobs again.
-        submission_id, at = (event.get("submission_id"), event.get("supervisor_id")), event.get("at")
+        writer, at = (event.get("submission_id"), event.get("supervisor_id")), event.get("at")
         if not isinstance(at, int | float):
             return
-        if submission_id != self._submission_id:
-            self._submission_id = submission_id
+        if writer != self._writer:
+            self._writer = writer
             self.pause()
         self._run_s, self._gpu_s = self.run_s(at), self._gpu_seconds(at)
         kind = event.get("event")
